@@ -1,0 +1,1 @@
+"""Local disk, memory and every fsspec filesystem for Zephon."""

@@ -1,0 +1,1 @@
+"""JSON Lines shards for Zephon."""

@@ -1,0 +1,1 @@
+"""map, filter, shuffle, ensure_mixture and batch for Zephon."""

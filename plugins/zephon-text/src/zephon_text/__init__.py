@@ -1,0 +1,1 @@
+"""decode_text and tokenize for Zephon."""

@@ -1,0 +1,1 @@
+"""The thread runner for Zephon."""
