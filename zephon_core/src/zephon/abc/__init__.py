@@ -31,7 +31,7 @@ from zephon.abc.shard import (
     WritesShards,
 )
 from zephon.abc.storage import FileInfo, LocalPath, StorageBackend, WritesFiles
-from zephon.abc.tokenizer import SpecialTokens, Tokenizer, TokenizerBackend
+from zephon.abc.tokenizer import SpecialTokens, Tokenizer, TokenizerBackend, TrainsTokenizers
 from zephon.abc.work import DatasetInfo, WorkSource
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "StorageBackend",
     "Tokenizer",
     "TokenizerBackend",
+    "TrainsTokenizers",
     "WorkSource",
     "WritesFiles",
     "WritesShards",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 import numpy as np
@@ -53,6 +54,14 @@ class Tokenizer(ABC):
     @abstractmethod
     def content_hash(self) -> str:
         """Hash of everything that determines the ids."""
+
+
+@runtime_checkable
+class TrainsTokenizers(Protocol):
+    """Capability ``train``: a backend that can make a tokenizer from text."""
+
+    def train(self, texts: Iterable[str], *, vocab_size: int, path: str) -> None:
+        """Train a byte-level BPE with ``<|endoftext|>`` as its only special token, and write it to a file or folder."""
 
 
 class TokenizerBackend(ABC):

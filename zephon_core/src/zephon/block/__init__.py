@@ -4,9 +4,11 @@ A block is an execution detail. Where one ends and the next begins may never sho
 """
 
 from zephon.block.block import RESERVED_PREFIX, Block
+from zephon.block.canonical import canonical_schema, canonical_type, conform, unify_schemas, unify_types
 from zephon.block.columns import (
     MAX_COLUMN_BYTES,
     concat_batches,
+    empty_batch,
     empty_columns,
     list_column,
     list_parts,
@@ -35,10 +37,16 @@ __all__ = [
     "RESERVED_PREFIX",
     "Block",
     "Origins",
+    "canonical_schema",
+    "canonical_type",
     "concat_batches",
+    "empty_batch",
+    "conform",
     "empty_columns",
     "list_column",
     "list_parts",
     "retained_bytes",
     "take_batch",
+    "unify_schemas",
+    "unify_types",
 ]

@@ -18,6 +18,11 @@ def empty_columns(rows: int) -> pa.RecordBatch:
     return pa.record_batch({"_": pa.nulls(rows)}).select([])
 
 
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """A record batch of no rows."""
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
 def take_batch(batch: pa.RecordBatch, indices: npt.NDArray[Any]) -> pa.RecordBatch:
     """``batch.take`` that also works without columns."""
     if batch.num_columns == 0:

@@ -93,8 +93,8 @@ class Origins:
     def children(self, parents: npt.NDArray[np.int64]) -> Origins:
         """Origins of rows made from these: row ``i`` of the result is a child of ``parents[i]``.
 
-        Children of one parent must be neighbours. The first keeps its parent's ``part``; the k-th gets a mix of it
-        and k, which depends on nothing else and so not on where a block ends.
+        Children of one parent must be neighbours. An only child keeps its parent's ``part``; the k-th of several gets a
+        mix of it and k, which depends on nothing else and so not on where a block ends.
 
         Args:
             parents: int64 ``[n]``, non-decreasing.
@@ -109,9 +109,11 @@ class Origins:
         if first.all():
             return taken
         starts = np.flatnonzero(first)
-        nth = np.arange(len(parents)) - np.repeat(starts, np.diff(np.append(starts, len(parents))))
+        siblings = np.diff(np.append(starts, len(parents)))
+        nth = np.arange(1, len(parents) + 1) - np.repeat(starts, siblings)
+        split = np.repeat(siblings, siblings) > 1
         part = taken.part.copy()
-        part[~first] = random.combine(part[~first], nth[~first])
+        part[split] = random.combine(part[split], nth[split])
         return attrs.evolve(taken, part=part)
 
     @staticmethod

@@ -6,7 +6,7 @@ fingerprinted, written to a recipe, and sent to a worker.
 
 from zephon.spec.callables import callable_reference, is_importable, resolve_reference, source_hash
 from zephon.spec.codec import converter, from_plain, to_plain
-from zephon.spec.fields import data_fields, execution, execution_fields, runtime, spec_fields
+from zephon.spec.fields import data_fields, execution, execution_fields, rebuilt, runtime, spec_fields
 from zephon.spec.fingerprint import canonical_json, differences, fingerprint
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "fingerprint",
     "from_plain",
     "is_importable",
+    "rebuilt",
     "resolve_reference",
     "runtime",
     "source_hash",

@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 _KIND = "zephon.kind"
+
+T = TypeVar("T")
 
 
 def execution(**kwargs: Any) -> Any:
@@ -23,8 +25,16 @@ def execution(**kwargs: Any) -> Any:
 
 
 def runtime() -> Any:
-    """A namespace for what ``setup`` loads. Not an argument, not compared, not shown, not serialised."""
+    """A namespace for what ``setup`` loads. Not an argument, not compared, not shown, not serialised.
+
+    Declare it with an annotation (``_runtime: Any = runtime()``): attrs ignores plain annotated fields otherwise.
+    """
     return attrs.field(init=False, factory=SimpleNamespace, eq=False, repr=False, metadata={_KIND: "runtime"})
+
+
+def rebuilt(spec: T) -> T:
+    """A copy made from the spec alone, with runtime fields of its own."""
+    return attrs.evolve(spec)  # type: ignore[misc]
 
 
 def spec_fields(cls: type) -> tuple[attrs.Attribute[Any], ...]:

@@ -1,0 +1,58 @@
+# Everything works from a fresh clone: the first target that needs it makes .venv with plain pip, and keeps it until what
+# it is made from changes. See docs/decisions/0001-plain-pip-editable-installs.md.
+
+PYTHON ?= python3
+VENV ?= .venv
+WHEELS ?= dist
+BIN := $(VENV)/bin
+
+# The core first, the code-free root last. tests/zephon-testkit has a version of its own and is installed like the rest.
+DISTRIBUTIONS := ./zephon_core $(addprefix ./,$(sort $(wildcard plugins/zephon-*) $(wildcard tests/zephon-testkit))) ./.
+TESTS := zephon_core/tests $(sort $(wildcard plugins/zephon-*/tests)) tests
+
+# The stamp's name is a checksum of all that decides what is installed, so neither a checkout nor a touched file makes the
+# environment again, and an interrupted installation is not taken for a finished one.
+INPUTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirements/dev.txt
+STAMP := $(VENV)/.installed-$(shell (echo $(INPUTS); cat $(INPUTS)) | cksum | cut -d ' ' -f 1)
+
+.DEFAULT_GOAL := help
+.PHONY: help install editables demo test lint wheels bench clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+$(STAMP):
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation $(addprefix --editable ,$(DISTRIBUTIONS))
+	rm -f $(VENV)/.installed-*
+	touch $@
+
+install: $(STAMP)  ## make .venv: the core, all plugins and the development tools, editable
+
+editables:  ## print the command that installs this tree into an environment of your own
+	@echo pip install $(addprefix -e ,$(DISTRIBUTIONS))
+
+demo: $(STAMP)  ## run the demonstration
+	$(BIN)/zephon demo
+
+# Two processes for the two cores of CI; a file's tests stay together, so that its fixtures are made once.
+test: lint  ## check the sources, then run all tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+lint: $(STAMP)  ## style, format, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheels: $(STAMP)  ## build the wheel of every distribution into dist/
+	rm -rf $(WHEELS)
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(WHEELS) $(DISTRIBUTIONS)
+
+bench: $(STAMP)  ## measure against the budgets of the design, a few minutes
+	set -e; for benchmark in tests/benchmarks/bench_*.py; do $(BIN)/python $$benchmark; done
+
+clean:  ## remove .venv, wheels and caches
+	rm -rf $(VENV) $(WHEELS) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

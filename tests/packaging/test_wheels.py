@@ -1,0 +1,159 @@
+"""What users install: the wheels, where no source tree is in reach."""
+
+import json
+import zipfile
+from email import message_from_bytes
+
+import pytest
+
+from .conftest import FOLDERS, ROOT, project
+
+IMPORTS = """
+import importlib, json, pkgutil, sys
+homes = {}
+for name in sys.argv[1:]:
+    package = importlib.import_module(name)
+    homes[name] = package.__file__
+    for module in pkgutil.walk_packages(package.__path__, name + "."):
+        if not module.name.endswith("__main__"):
+            homes[module.name] = importlib.import_module(module.name).__file__
+print(json.dumps(homes))
+"""
+
+TOY_PIPELINE = """
+import json, pathlib, tempfile
+from zephon import Pipeline
+from zephon.io import Dataset
+from zephon.work import StaticMixtureWorkSource
+
+data = pathlib.Path(tempfile.mkdtemp())
+data.joinpath("a.lines").write_text("one\\ntwo\\nthree\\n")
+data.joinpath("b.lines").write_text("four\\nfive\\n")
+dataset = Dataset.from_path("toys", str(data))
+source = StaticMixtureWorkSource([dataset], {"toys": 1.0}, shuffle_shards=False)
+with Pipeline(source).shout(field="text").batch(2, drop_last=False) as pipeline:
+    print(json.dumps([batch["text"].to_pylist() for batch in pipeline]))
+"""
+TOY_OUTPUT = [["ONE", "TWO"], ["THREE", "FOUR"], ["FIVE"]]
+
+CODES = """
+import json
+from zephon.errors import PluginError
+from zephon.plugins import registry, status
+
+def code(name):
+    try:
+        registry("operator").load(name)
+    except PluginError as error:
+        return error.code
+
+codes = {name: code(name) for name in ("future", "past", "raises", "twin", "shout")}
+verdicts = {s.name: s.status.partition(":")[0] for s in status() if s.point == "operator"}
+print(json.dumps([codes, verdicts]))
+"""
+
+
+def wheel_of(folder, wheels):
+    """The wheel of one distribution, opened."""
+    name = project(folder)["name"].replace("-", "_")
+    [file] = wheels.glob(f"{name}-*.whl")
+    return zipfile.ZipFile(file)
+
+
+def packages_of(folder):
+    """The import packages a distribution is meant to have."""
+    return [path.parent.name for path in folder.glob("src/*/__init__.py")]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: project(f)["name"])
+def test_a_wheel_has_its_one_package_its_types_and_its_licence_and_nothing_else(folder, wheels):
+    with wheel_of(folder, wheels) as wheel:
+        names = wheel.namelist()
+        info = next(name.partition("/")[0] for name in names if ".dist-info/" in name)
+        metadata = message_from_bytes(wheel.read(f"{info}/METADATA"))
+        licence = wheel.read(f"{info}/licenses/LICENSE")
+    packages = packages_of(folder)
+    assert {name.partition("/")[0] for name in names} == {*packages, info}
+    assert all(f"{package}/py.typed" in names for package in packages)
+    assert not [name for name in names if name.endswith(".pyc") or "/tests/" in name]
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata.get_all("License-File") == ["LICENSE"]
+    assert licence == (ROOT / "LICENSE").read_bytes()
+    assert metadata.get_payload().strip(), "the README is its description"
+
+
+def test_the_root_distribution_has_no_code_and_pins_the_core_and_every_default_plugin(wheels):
+    with wheel_of(ROOT, wheels) as wheel:
+        assert all(".dist-info/" in name for name in wheel.namelist())
+    root = project(ROOT)
+    first_party = {project(folder)["name"]: project(folder)["version"] for folder in FOLDERS[:-1]}
+    pinned = dict(requirement.split("==") for requirement in root["dependencies"])
+    assert pinned.items() <= first_party.items()
+    assert "zephon-core" in pinned
+    extras = {r.split("==")[0] for needs in root.get("optional-dependencies", {}).values() for r in needs}
+    assert set(first_party) <= {*pinned, *extras}, "a distribution of this tree is neither a default nor an extra"
+
+
+def test_every_module_can_be_imported_and_comes_from_the_wheel(installed):
+    packages = [name for folder in FOLDERS for name in packages_of(folder)]
+    homes = json.loads(installed.script(IMPORTS, *packages))
+    assert set(packages) <= set(homes)
+    assert {name: home for name, home in homes.items() if not home.startswith(str(installed.folder))} == {}
+
+
+def test_the_command_lists_every_plugin_of_the_wheels_as_working(installed):
+    listed = json.loads(installed.script("import sys, zephon.cli; sys.exit(zephon.cli.main(['plugins', '--json']))"))
+    declared = {
+        (group.removeprefix("zephon.").removesuffix(".v1"), name, project(folder)["name"], project(folder)["version"])
+        for folder in FOLDERS
+        for group, entries in project(folder).get("entry-points", {}).items()
+        for name in entries
+    }
+    stranger = {("operator", "shout", "acme-toy", "4.2"), ("shard_format", "lines", "acme-toy", "4.2")}
+    assert {(p["point"], p["name"], p["distribution"], p["version"]) for p in listed} == declared | stranger
+    assert {f"{p['point']}:{p['name']}": p["status"] for p in listed if p["status"] != "ok"} == {}
+    assert all(p["contract"] == 1 and p["summary"] for p in listed)
+
+
+def test_the_console_script_runs(installed):
+    from .conftest import run
+
+    assert run(installed.bin / "zephon", "--version").split() == ["zephon", project(ROOT / "zephon_core")["version"]]
+
+
+def test_a_strangers_operator_and_format_work_in_a_pipeline_by_name(installed):
+    assert json.loads(installed.script(TOY_PIPELINE)) == TOY_OUTPUT
+
+
+@pytest.fixture
+def troublemakers(tmp_path):
+    """A folder of distributions that are each wrong in a way of their own."""
+
+    def distribution(name, group, entry):
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        info.joinpath("entry_points.txt").write_text(f"[{group}]\n{entry} = {entry}_module:plugin\n")
+
+    distribution("from_the_future", "zephon.operator.v2", "future")
+    distribution("from_the_past", "zephon.operator.v0", "past")
+    distribution("raising", "zephon.operator.v1", "raises")
+    distribution("twin_a", "zephon.operator.v1", "twin")
+    distribution("twin_b", "zephon.operator.v1", "twin")
+    for module in ("future", "past", "raises"):
+        tmp_path.joinpath(f"{module}_module.py").write_text("raise ArithmeticError('imported')\n")
+    return tmp_path
+
+
+def test_what_is_wrong_with_a_plugin_shows_under_its_own_name_and_harms_no_other(installed, troublemakers):
+    codes, verdicts = json.loads(installed.script(CODES, path=troublemakers))
+    assert codes == {
+        "future": "plugin-outdated",
+        "past": "plugin-outdated",
+        "raises": "plugin-broken",
+        "twin": "plugin-duplicate",
+        "shout": None,
+    }
+    wrong = {"future": "outdated", "past": "outdated", "raises": "broken", "twin": "duplicate"}
+    assert {name: verdict for name, verdict in verdicts.items() if verdict != "ok"} == wrong
+    assert json.loads(installed.script(TOY_PIPELINE, path=troublemakers)) == TOY_OUTPUT

@@ -1,0 +1,51 @@
+"""The command line ``zephon``.
+
+One module a command, imported when the command is used. Errors of ours end with their three lines and exit status 1;
+what a command finds wrong (``verify``, ``demo``) is exit status 1 as well; bad usage is 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Final
+
+from zephon import __version__
+from zephon.errors import ZephonError
+
+#: Command -> its one-line help; the module is zephon.cli.<command> with ``configure(parser)`` and ``run(args)``.
+COMMANDS: Final = {
+    "demo": "real text through a run that is killed and resumed on other numbers of groups",
+    "plugins": "what is installed, and whether it works",
+    "index": "build or check the index of a dataset",
+    "inspect": "show rows of a dataset or batches of a recipe",
+    "explain": "the compiled plan of a recipe",
+    "verify": "run a recipe under several topologies, runners and restarts and compare every round",
+    "checkpoint": "look into a checkpoint",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status."""
+    parser = argparse.ArgumentParser(prog="zephon", description="Elastically deterministic data loading.")
+    parser.add_argument("--version", action="version", version=f"zephon {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for command, summary in COMMANDS.items():
+        sub = subparsers.add_parser(command, help=summary, description=summary)
+        if command in arguments:  # only the command in use is imported
+            import_module(f"zephon.cli.{command}").configure(sub)
+    args = parser.parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = import_module(f"zephon.cli.{args.command}").run
+    try:
+        return run(args)
+    except ZephonError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # e.g. `zephon inspect ... | head`
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130

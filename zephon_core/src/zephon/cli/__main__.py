@@ -1,0 +1,7 @@
+"""``python -m zephon.cli``."""
+
+import sys
+
+from zephon.cli import main
+
+sys.exit(main())

@@ -1,0 +1,225 @@
+"""Strict rotation over the owned lanes: round ``k`` is the same set of microbatches under every topology.
+
+A round begins only when every owned lane is known to hold its microbatch or to have ended. Where the number of rounds
+is computed beforehand all ranks know it alone; an endless source has no last round; otherwise the ranks agree through
+the function the user passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from zephon.batch import Batch, BatchFacts
+from zephon.block import DOCUMENTS_FIELD, META_ROLE, Block, list_parts
+from zephon.checkpoint.state import LaneCheckpoint
+from zephon.engine.coordinator import Coordinator
+from zephon.engine.lane import Cut, Item
+from zephon.engine.topology import Slot, Topology
+
+#: What a rank that has come to its end offers under ``tail="pad"``: it can go on with filler for ever.
+FOR_EVER: Final = 1 << 40
+
+
+class Cursor:
+    """How far the consumer has come in one lane."""
+
+    def __init__(self, lane: int, restored: LaneCheckpoint | None, raw: bytes | None) -> None:
+        start = restored if restored is not None else LaneCheckpoint(lane=lane)
+        self.lane = lane
+        self.delivered = start.delivered
+        self.rounds = start.rounds
+        self.frontier = start.frontier
+        self.restored, self.raw = restored, raw
+        self.cut = Cut(position=start.position, stages=start.stages, skipped=start.counters.get("skipped", {}))
+        self.cut_number = start.delivered - start.since_cut
+        self.counts: dict[str, dict[str, int]] = {k: dict(v) for k, v in start.counters.get("delivered", {}).items()}
+        self.head: Item | None = None
+
+    def adopt(self, item: Item) -> None:
+        """Move the cut to this item's, if it has one."""
+        if item.cut is not None:
+            self.cut, self.cut_number = item.cut, item.number
+
+    @property
+    def unchanged(self) -> bytes | None:
+        """The bytes this lane was restored from, as long as nothing has happened since."""
+        start = self.restored
+        if start is not None and (self.delivered, self.rounds) == (start.delivered, start.rounds):
+            return self.raw
+        return None
+
+    def state(self) -> LaneCheckpoint:
+        """The lane as the consumer has seen it."""
+        return LaneCheckpoint(
+            lane=self.lane,
+            position=self.cut.position,
+            frontier=max(self.frontier, self.cut.position),
+            delivered=self.delivered,
+            since_cut=self.delivered - self.cut_number,
+            rounds=self.rounds,
+            stages=self.cut.stages,
+            counters={"delivered": self.counts, "skipped": dict(self.cut.skipped)},
+        )
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Ending:
+    """How the run ends.
+
+    Attributes:
+        rounds: the number of rounds, where it is known beforehand; None otherwise.
+        endless: whether no lane ever ends.
+        pad: whether the run goes on with filler until the longest lane ends.
+        max_rounds: at most so many, or None.
+        agree: minimum over all ranks.
+    """
+
+    rounds: int | None
+    endless: bool
+    pad: bool
+    max_rounds: int | None
+    agree: Callable[[int], int] | None
+
+
+class Delivery:
+    """Hands out one rank's batches in order."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        coordinator: Coordinator,
+        cursors: Mapping[int, Cursor],
+        *,
+        ending: Ending,
+        facts: BatchFacts,
+        schema: pa.Schema,
+        round_: int,
+        slot: int,
+    ) -> None:
+        self._topology = topology
+        self._coordinator = coordinator
+        self.cursors = cursors
+        self._ending = ending
+        self._facts = facts
+        self._schema = schema
+        self._fills = ending.pad or topology.shared
+        self._granted = 0
+        self.round = round_
+        self.slot = slot
+        self.done = False
+        self._tokens_field = next((f.name for f in schema if (f.metadata or {}).get(META_ROLE) == b"tokens"), None)
+        self._documents = DOCUMENTS_FIELD in schema.names
+
+    def next(self) -> Batch | None:
+        """The next batch of this rank, or None when the run has ended."""
+        if self.done:
+            return None
+        if self.slot == 0 and not self._begin_round():
+            self.done = True
+            return None
+        batch = self._deliver(self._topology.slots[self.slot])
+        self.slot += 1
+        if self.slot == len(self._topology.slots):
+            self.slot, self.round = 0, self.round + 1
+            self._granted -= 1
+        return batch
+
+    # -- rounds -------------------------------------------------------------------------------------------------------
+
+    def _begin_round(self) -> bool:
+        end = self._ending
+        if end.max_rounds is not None and self.round >= end.max_rounds:
+            return False
+        if end.rounds is not None:
+            return self.round < end.rounds
+        if end.endless:
+            return True
+        if end.agree is None:
+            return self._rounds_ready() > 0
+        if self._granted <= 0:
+            self._granted = end.agree(self._rounds_ready())
+            if self._granted >= FOR_EVER:  # every rank has ended
+                return False
+        return self._granted > 0
+
+    def _rounds_ready(self) -> int:
+        """Rounds this rank can deliver now, after waiting for the next one to be decided."""
+        ready = FOR_EVER
+        for cursor in self.cursors.values():
+            if self._head(cursor).block is not None:
+                # The head has been taken out of the lane's stock already.
+                ready = min(ready, 1 + self._coordinator.waiting(cursor.lane))
+            elif not self._ending.pad:
+                return 0
+        if self._ending.agree is None and ready == FOR_EVER:
+            return 0 if self.cursors else FOR_EVER
+        return ready
+
+    def _head(self, cursor: Cursor) -> Item:
+        """The next microbatch of a lane, or its end; raises what made the lane fail."""
+        while cursor.head is None:
+            item = self._coordinator.take(cursor.lane)
+            if item.failure is not None:
+                raise item.failure
+            if item.block is not None or item.last:
+                cursor.head = item
+            else:
+                cursor.adopt(item)
+        return cursor.head
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def _deliver(self, slot: Slot) -> Batch:
+        size = self._topology.microbatch
+        rows = None if slot.rows == (0, size) else slot.rows
+        if slot.lane < 0:
+            return Batch.filler(self._schema, size, -1, self.round, self._facts, rows)
+        cursor = self.cursors[slot.lane]
+        item = self._head(cursor)
+        cursor.rounds += 1
+        if item.block is None:
+            return Batch.filler(self._schema, size, slot.lane, self.round, self._facts, rows)
+        cursor.head = None
+        cursor.delivered = item.number
+        cursor.frontier = item.frontier
+        cursor.adopt(item)
+        self._count(cursor, item.block)
+        return Batch(item.block, facts=self._facts, size=size if self._fills else None, rows=rows)
+
+    def _count(self, cursor: Cursor, block: Block) -> None:
+        """Add what this microbatch holds to the lane's counters, per dataset."""
+        names = self._facts.datasets
+        if self._documents:
+            entries = list_parts(block.data.column(DOCUMENTS_FIELD))[1]
+            datasets = entries.field("dataset").to_numpy(zero_copy_only=False)
+            tokens = entries.field("length").to_numpy(zero_copy_only=False)
+            begun = entries.field("start").to_numpy(zero_copy_only=False) == 0
+            rows = np.bincount(datasets[begun], minlength=len(names))
+            epochs = entries.field("epoch").to_numpy(zero_copy_only=False)
+        else:
+            datasets, epochs = block.origins.dataset, block.origins.epoch
+            if len(datasets) == 0 or datasets[0] < 0:
+                return
+            rows = np.bincount(datasets, minlength=len(names))
+            tokens = None
+            if self._tokens_field is not None:
+                tokens = np.diff(list_parts(block.data.column(self._tokens_field))[0])
+        self._add(cursor, "rows", names, rows)
+        if tokens is not None:
+            self._add(cursor, "tokens", names, np.bincount(datasets, weights=tokens, minlength=len(names)))
+        furthest = cursor.counts.setdefault("epochs", {})
+        highest = np.zeros(len(names), dtype=np.int64)
+        np.maximum.at(highest, datasets, epochs + 1)
+        for i in np.flatnonzero(highest):
+            furthest[names[i]] = max(furthest.get(names[i], 0), int(highest[i]))
+
+    @staticmethod
+    def _add(cursor: Cursor, kind: str, names: tuple[str, ...], counts: np.ndarray[Any, Any]) -> None:
+        totals = cursor.counts.setdefault(kind, {})
+        for i in np.flatnonzero(counts):
+            totals[names[i]] = totals.get(names[i], 0) + int(counts[i])

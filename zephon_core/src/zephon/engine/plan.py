@@ -1,0 +1,378 @@
+"""Compile: source -> [row operators] -> lane operator -> [row operators] -> ... -> deliver."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any, Final
+
+import attrs
+import pyarrow as pa
+
+from zephon.abc import HasContent, LaneContext, LaneOperator, Operator, RowOperator, WorkSource
+from zephon.batch import Batch, BatchFacts
+from zephon.block import Block
+from zephon.engine.delivery import Ending
+from zephon.engine.lane import LaneStage
+from zephon.engine.options import Options, default_memory_limit
+from zephon.engine.program import Source, StageProgram, Step
+from zephon.engine.topology import Identity, Topology, layout
+from zephon.engine.validate import Bound, Chain, build_chain, check_order
+from zephon.errors import PlanError
+from zephon.io.dataset import Dataset
+from zephon.io.reader import BlockReader
+from zephon.spec import fingerprint, source_hash, spec_fields, to_plain
+
+#: Share of the rows a finite run may leave undelivered before planning warns.
+DROP_WARNING: Final = 0.05
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Plan:
+    """A compiled pipeline.
+
+    Attributes:
+        work: the curriculum.
+        datasets: its datasets, indexed by ``origins.dataset``.
+        options: as set.
+        topology: what this rank delivers.
+        chain: the operators in their places.
+        stages: what every lane does; programs are referred to by index.
+        programs: fused row operators, then the programs that make held rows again.
+        facts: what batches know of the pipeline.
+        microbatch: rows of a microbatch.
+        lengths: rows per lane, where computable from the curriculum; None for an endless one.
+        ending: how the run ends.
+        spec: data settings as plain data; ``fingerprint`` is its hash.
+        notes: what a person should know, one sentence each.
+        memory_limit: bytes.
+        state_bytes: estimate of one lane's operator state.
+    """
+
+    work: WorkSource
+    datasets: tuple[Dataset, ...]
+    options: Options
+    topology: Topology
+    chain: Chain
+    stages: tuple[LaneStage, ...]
+    programs: tuple[StageProgram, ...]
+    facts: BatchFacts
+    microbatch: int
+    lengths: tuple[int, ...] | None
+    ending: Ending
+    spec: Mapping[str, Any]
+    notes: tuple[str, ...]
+    memory_limit: int
+    state_bytes: int
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes."""
+        return self.topology.lanes
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all data settings."""
+        return fingerprint(self.spec)
+
+    @property
+    def reader(self) -> BlockReader:
+        """The reader all programs share."""
+        return self.programs[0].source.reader
+
+    @property
+    def rounds(self) -> int | None:
+        """Rounds this run delivers, if that is known beforehand."""
+        known = [n for n in (self.ending.rounds, self.ending.max_rounds) if n is not None]
+        if not known or (self.ending.rounds is None and not self.ending.endless):
+            return None
+        return min(known)
+
+    @property
+    def by_origin(self) -> tuple[bool, ...]:
+        """For each stage with a lane operator, whether its held rows can be made again."""
+        return tuple(s.rereads is not None for s in self.stages if s.operator is not None)
+
+
+def compile_plan(
+    work: WorkSource,
+    operators: Sequence[tuple[str, Operator]],
+    options: Options,
+    identity: Identity,
+    lanes: int,
+) -> Plan:
+    """Check a pipeline and lay it out.
+
+    Raises:
+        PlanError: with the code of what is wrong.
+        ConfigError: the topology does not fit.
+    """
+    place = check_order(operators)
+    if options.tail == "pad":
+        # Exactly-once delivery keeps the last, short microbatch and fills it with masked rows.
+        name, batch = operators[place]
+        if getattr(batch, "drop_last", False):
+            changed = (name, attrs.evolve(batch, drop_last=False))  # type: ignore[misc]
+            operators = [*operators[:place], changed, *operators[place + 1 :]]
+    datasets = _datasets(work)
+    microbatch = int(operators[place][1].microbatch_size)  # type: ignore[attr-defined]
+    topology = layout(lanes, identity, microbatch, options.uneven)
+    context = LaneContext(
+        seed=work.seed,
+        datasets=tuple(d.name for d in datasets),
+        components=tuple(work.components),
+        phases=tuple(work.phases),
+        lanes=lanes,
+    )
+    facts = BatchFacts(
+        datasets=context.datasets,
+        components=context.components,
+        shards=[d.shard_names for d in datasets],
+        fields={},
+        microbatch_size=microbatch,
+    )
+    context = attrs.evolve(context, batch_view=lambda block: Batch(block, facts=facts))
+    schemas = {d.name: d.schema for d in datasets}
+    chain = build_chain(schemas, operators, context, lambda schema: _samples(datasets, schema))
+    fields = chain.bound[-1].fields
+    if fields is not None:
+        facts = attrs.evolve(facts, fields={i: fields[d.name] for i, d in enumerate(datasets)})
+    memory_limit = options.memory_limit or default_memory_limit()
+    stages, programs = _stages(work, datasets, lanes, chain, options, memory_limit)
+    lengths = _lengths(work, lanes)
+    counts_known = _counts_known(chain, options)
+    ending, notes = _ending(lengths, counts_known, chain, options, topology)
+    plan = Plan(
+        work=work,
+        datasets=datasets,
+        options=options,
+        topology=topology,
+        chain=chain,
+        stages=stages,
+        programs=programs,
+        facts=facts,
+        microbatch=microbatch,
+        lengths=lengths,
+        ending=ending,
+        spec=_spec(work, datasets, chain, lanes),
+        notes=(*notes, *_notes(chain)),
+        memory_limit=memory_limit,
+        state_bytes=_state_bytes(chain, datasets),
+    )
+    _check_memory(plan)
+    return plan
+
+
+def versions() -> dict[str, str]:
+    """Versions of the core and of the distributions whose plugins are loaded from its family."""
+    found = {}
+    for distribution in metadata.distributions():
+        name = distribution.metadata["Name"] or ""
+        if name.startswith("zephon"):
+            found[name] = distribution.version
+    return dict(sorted(found.items()))
+
+
+def _datasets(work: WorkSource) -> tuple[Dataset, ...]:
+    datasets = tuple(work.datasets)
+    for dataset in datasets:
+        if not isinstance(dataset, Dataset):
+            raise PlanError(
+                f"the work source's dataset {getattr(dataset, 'name', dataset)!r} cannot be read",
+                found=f"a {type(dataset).__name__}",
+                fix="make it with Dataset.from_path(...) or Dataset.from_dict(...)",
+                code="not-a-dataset",
+            )
+    return datasets  # type: ignore[return-value]
+
+
+def _samples(datasets: Sequence[Dataset], schema: pa.Schema) -> list[Block]:
+    reader = BlockReader(datasets, schema, cache_bytes=64 << 20)
+    try:
+        return [Block(data, origins) for data, origins in (reader.first_rows(i, 64) for i in range(len(datasets)))]
+    finally:
+        reader.close()
+
+
+def _stages(
+    work: WorkSource,
+    datasets: Sequence[Dataset],
+    lanes: int,
+    chain: Chain,
+    options: Options,
+    memory_limit: int,
+) -> tuple[tuple[LaneStage, ...], tuple[StageProgram, ...]]:
+    reader = BlockReader(datasets, chain.source, cache_bytes=memory_limit // 4)
+
+    def row_name(dataset: int, shard: int, row: int) -> str:
+        if dataset < 0:
+            return f"packed row {row} of lane {shard}"
+        return f"row {row} of shard {datasets[dataset].shard_names[shard]!r} of dataset {datasets[dataset].name!r}"
+
+    source = Source(work=work, lanes=lanes, reader=reader, row_name=row_name)
+    skip = options.on_error.action != "raise"
+    programs: list[StageProgram] = []
+    stages: list[LaneStage] = []
+    steps: list[Step] = []
+    rows_only: list[Step] | None = []  # all row operators so far, while lane operators have only reordered
+    rereads: list[tuple[int, tuple[Step, ...], pa.Schema]] = []
+    schema = chain.source
+    whole = False
+
+    def close_stage(operator: LaneOperator | None, bound: Bound | None, emits: pa.Schema) -> None:
+        program = None
+        if steps or not stages:
+            programs.append(StageProgram(source=source, steps=tuple(steps), schema=schema, skip=skip, whole=whole))
+            program = len(programs) - 1
+        if operator is not None and rows_only is not None:
+            rereads.append((len(stages), tuple(rows_only), schema))
+        context = bound.context if bound is not None else None
+        stages.append(LaneStage(program=program, emits=emits, operator=operator, context=context))
+        steps.clear()
+
+    for bound in chain.bound:
+        operator = bound.operator
+        if isinstance(operator, RowOperator):
+            step = Step(operator=operator, context=bound.context, schema=bound.output)
+            steps.append(step)
+            if rows_only is not None:
+                rows_only.append(step)
+        elif isinstance(operator, LaneOperator):
+            close_stage(operator, bound, bound.output)
+            if operator.emits != "rows":
+                rows_only = None
+            whole = operator.emits == "microbatches"
+        schema = bound.output
+    close_stage(None, None, schema)
+    for place, row_steps, out in rereads:
+        programs.append(StageProgram(source=source, steps=row_steps, schema=out))
+        stages[place] = attrs.evolve(stages[place], rereads=len(programs) - 1)
+    return tuple(stages), tuple(programs)
+
+
+def _lengths(work: WorkSource, lanes: int) -> tuple[int, ...] | None:
+    lengths = [work.lane_length(lane, lanes) for lane in range(lanes)]
+    return None if any(n is None for n in lengths) else tuple(int(n) for n in lengths if n is not None)
+
+
+def _counts_known(chain: Chain, options: Options) -> bool:
+    """Whether every row read is surely one row batched and every microbatch one delivered."""
+    if options.on_error.action != "raise":
+        return False
+    return all(
+        bound.operator.preserves_rows
+        or (isinstance(bound.operator, LaneOperator) and bound.operator.emits == "microbatches")
+        for bound in chain.bound
+    )
+
+
+def _ending(
+    lengths: tuple[int, ...] | None,
+    counts_known: bool,
+    chain: Chain,
+    options: Options,
+    topology: Topology,
+) -> tuple[Ending, list[str]]:
+    pad = options.tail == "pad"
+    notes: list[str] = []
+    rounds = None
+    if lengths is not None and counts_known:
+        drop_last = any(getattr(b.operator, "drop_last", False) for b in chain.bound)
+        size = topology.microbatch
+        batches = [n // size if drop_last else -(-n // size) for n in lengths]
+        rounds = max(batches) if pad else min(batches)
+        delivered = sum(min(n, min(b, rounds) * size) for n, b in zip(lengths, batches, strict=True))
+        notes += _losses(sum(lengths), delivered, topology.lanes, size)
+    elif lengths is not None and topology.dp_degree > 1 and options.agree is None:
+        if options.max_rounds is None:
+            changing = [b.label for b in chain.bound if not b.operator.preserves_rows and b.name != "batch"]
+            why = (
+                f"operators that change the number of rows: {', '.join(changing)}"
+                if changing
+                else "on_error drops rows"
+            )
+            raise PlanError(
+                "the ranks cannot know alone which round is the last",
+                found=f"a finite curriculum over {topology.dp_degree} groups; {why}",
+                fix=".options(agree=lambda n: <minimum of n over all ranks>), .options(max_rounds=...), or "
+                'exhausted_policy="repeat"',
+                code="end-unknown",
+            )
+        notes.append("max_rounds must lie before the end of the data on every rank: the ranks do not agree on an end")
+    ending = Ending(rounds=rounds, endless=lengths is None, pad=pad, max_rounds=options.max_rounds, agree=options.agree)
+    return ending, notes
+
+
+def _losses(rows: int, delivered: int, lanes: int, size: int) -> list[str]:
+    lost = rows - delivered
+    if delivered == 0:
+        raise PlanError(
+            "the pipeline would deliver nothing",
+            found=f"{rows} rows over {lanes} lanes do not fill one round of microbatches of {size}",
+            fix='use fewer lanes or a smaller microbatch, or .options(tail="pad")',
+            code="delivers-nothing",
+        )
+    if lost == 0:
+        return []
+    text = f"{lost} of {rows} rows ({lost / rows:.1%}) do not fill a last round and are not delivered"
+    if lost > DROP_WARNING * rows:
+        warnings.warn(f'{text}; .options(tail="pad") delivers them', stacklevel=2)
+    return [text]
+
+
+def _spec(work: WorkSource, datasets: Sequence[Dataset], chain: Chain, lanes: int) -> dict[str, Any]:
+    operators = []
+    for bound in chain.bound:
+        entry = {"name": bound.name, "spec": to_plain(bound.operator, data_only=True, portable=False)}
+        if isinstance(bound.operator, HasContent):
+            entry["content"] = dict(bound.operator.content())
+        operators.append(entry)
+    return {
+        "canonical_replicas": lanes,
+        "datasets": {d.name: d.identity() for d in datasets},
+        "work": dict(work.to_plain()),
+        "operators": operators,
+    }
+
+
+def function_sources(chain: Chain) -> dict[str, str]:
+    """Source hashes of the functions in the operators: a change is worth a warning, no more."""
+    found = {}
+    for bound in chain.bound:
+        for field in spec_fields(type(bound.operator)):
+            value = getattr(bound.operator, field.name)
+            if callable(value) and not isinstance(value, type):
+                found[f"{bound.label}.{field.name}"] = source_hash(value)
+    return found
+
+
+def _notes(chain: Chain) -> list[str]:
+    return [
+        f"{b.label} reads all columns; name the ones it needs with reads=[...] to read less"
+        for b in chain.bound
+        if b.operator.reads is None and isinstance(b.operator, RowOperator) and b.name != "map_batch"
+    ]
+
+
+def _state_bytes(chain: Chain, datasets: Sequence[Dataset]) -> int:
+    rows = sum(d.total() for d in datasets)
+    row_bytes = sum(d.total_bytes() for d in datasets) / rows if rows else 0.0
+    return sum(
+        b.operator.state_bytes(b.context.schema, row_bytes) for b in chain.bound if isinstance(b.operator, LaneOperator)
+    )
+
+
+def _check_memory(plan: Plan) -> None:
+    needed = plan.state_bytes * len(plan.topology.owned)
+    if needed > plan.memory_limit:
+        biggest = max(
+            (b for b in plan.chain.bound if isinstance(b.operator, LaneOperator)),
+            key=lambda b: b.operator.state_bytes(b.context.schema, 1.0),  # type: ignore[attr-defined]
+        )
+        raise PlanError(
+            f"the operators' state does not fit into memory_limit; the largest is {biggest.label!r}",
+            found=f"{needed >> 20} MiB for {len(plan.topology.owned)} lanes; limit {plan.memory_limit >> 20} MiB",
+            fix=f".options(memory_limit={-(-needed * 5 // 4 >> 20)} << 20), smaller buffers, or fewer lanes per rank",
+            code="memory-limit",
+        )

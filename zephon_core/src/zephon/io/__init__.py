@@ -1,0 +1,1 @@
+"""Datasets, their index, and the reader of blocks."""

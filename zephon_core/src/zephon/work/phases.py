@@ -1,0 +1,312 @@
+"""Phases: schedules, exhaustion and edits as one list, with ends that are computed.
+
+In a phase the set of components and their weights do not change. A phase ends where the schedule says so, where a
+dataset leaves at its limit, or where the run ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from math import gcd
+from typing import Any, Final, NamedTuple
+
+import attrs
+
+from zephon.errors import ConfigError
+from zephon.work.mixture import CREDIT_BITS, MAX_POSITION, MixtureTree
+from zephon.work.policies import Policy
+from zephon.work.schedule import Entry
+
+#: Chunk-rounds in a pass, at least: what passes may overlap by in time is one of them.
+ROUNDS_PER_PASS: Final = 8
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Phase:
+    """Positions ``[start, end)`` of the curriculum, in which nothing about the mixture changes.
+
+    Attributes:
+        start: first position.
+        end: one past the last; None if the phase never ends.
+        weights: integer weight of each component, by name in order of names.
+        ordinals: how often each dataset has been drawn before this phase; absent means never.
+        credits: what each dataset is owed, in 2**-20 draws: its targets in all earlier phases less its draws.
+        chunk_size: upper bound of the chunk.
+        span: positions until every dataset of the phase has completed a pass, or until the run ends.
+    """
+
+    start: int
+    end: int | None
+    weights: Mapping[str, int]
+    ordinals: Mapping[str, int]
+    credits: Mapping[str, int]
+    chunk_size: int
+    span: int
+
+    @cached_property
+    def tree(self) -> MixtureTree:
+        """The order of draws; its components are those of ``weights``, in that order."""
+        return MixtureTree.build(list(self.weights.values()), [self.credits.get(name, 0) for name in self.weights])
+
+    @property
+    def length(self) -> int | None:
+        """Positions in all; None if the phase never ends."""
+        return None if self.end is None else self.end - self.start
+
+    def chunk(self, lanes: int) -> int:
+        """Positions in a chunk when the curriculum is cut into ``lanes``."""
+        return max(1, min(self.chunk_size, self.span // (ROUNDS_PER_PASS * lanes)))
+
+    def drawn(self, position: int) -> dict[str, int]:
+        """How often each dataset has been drawn before a position of this phase, or its end."""
+        counts = self.tree.counts(position - self.start)
+        drawn = dict(self.ordinals)
+        for name, count in zip(self.weights, counts, strict=True):
+            drawn[name] = drawn.get(name, 0) + count
+        return drawn
+
+    def credits_at(self, position: int) -> dict[str, int]:
+        """What each dataset is owed at a position of this phase, or its end, in 2**-20 draws."""
+        length, period = position - self.start, sum(self.weights.values())
+        credits = dict(self.credits)
+        for (name, weight), count in zip(self.weights.items(), self.tree.counts(length), strict=True):
+            target = (length * weight << CREDIT_BITS) // period
+            credits[name] = credits.get(name, 0) + target - (count << CREDIT_BITS)
+        return credits
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data; the end is the next phase's start."""
+        plain = attrs.asdict(self)
+        del plain["end"]
+        return plain
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class Course:
+    """All phases of a curriculum.
+
+    Attributes:
+        phases: in order, without gap, at least one; only the last may have no end.
+        reason: why the run ends where it does; "" if it never ends.
+    """
+
+    phases: tuple[Phase, ...]
+    reason: str
+
+    @property
+    def end(self) -> int | None:
+        """Positions in all; None if the curriculum never ends."""
+        return self.phases[-1].end
+
+    def at(self, position: int) -> int:
+        """Index of the phase that holds a position; for the end of the curriculum, of the last one."""
+        return max(i for i, phase in enumerate(self.phases) if phase.start <= position)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"phases": [phase.to_plain() for phase in self.phases], "end": self.end, "reason": self.reason}
+
+    @staticmethod
+    def from_plain(plain: Mapping[str, Any]) -> Course:
+        """Inverse of :meth:`to_plain`."""
+        entries = plain["phases"]
+        ends = [entry["start"] for entry in entries[1:]] + [plain["end"]]
+        phases = tuple(Phase(**entry, end=end) for entry, end in zip(entries, ends, strict=True))
+        return Course(phases=phases, reason=plain["reason"])
+
+
+class Disagreement(Exception):  # noqa: N818 - not an error by itself
+    """The settings contradict what has been dealt already.
+
+    Args:
+        position: where they begin to.
+        text: the contradiction, old and new.
+    """
+
+    def __init__(self, position: int, text: str) -> None:
+        super().__init__(text)
+        self.position = position
+        self.text = text
+
+
+class _Event(NamedTuple):
+    """What ends a phase. Of two at one position the lower rank counts.
+
+    Where the last goal is met, the run is over. Where the schedule changes the mixture, nobody is asked for the draw of
+    the former one.
+    """
+
+    position: int
+    rank: int
+    ends: str = ""  # why the run ends here; "" if it goes on with another phase
+
+
+_GOAL, _SCHEDULE, _LIMIT = range(3)
+
+
+def plan_course(
+    schedule: Sequence[Entry],
+    rows: Callable[[str], int],
+    policies: Mapping[str, Policy],
+    chunk_size: int,
+    history: Sequence[Phase] = (),
+    dealt: int = 0,
+) -> Course:
+    """Compute all phases.
+
+    Args:
+        schedule: entries in order of their starts, the first at 0.
+        rows: rows of a dataset, by name; asked only for datasets that are drawn.
+        policies: by dataset name.
+        chunk_size: upper bound of a chunk.
+        history: phases to keep, because some of their rows have been dealt: those that start before ``dealt``.
+        dealt: end of the furthest chunk-round dealt.
+
+    Raises:
+        ConfigError: ``empty-dataset``, ``curriculum-too-long``.
+        Disagreement: the settings lead to other phases than ``history``.
+    """
+    phases: list[Phase] = []
+    ordinals: dict[str, int] = {}
+    credits: dict[str, int] = {}
+    position, reason = 0, ""
+    while True:
+        current = max(i for i, entry in enumerate(schedule) if entry.start <= position)
+        until = schedule[current + 1].start if current + 1 < len(schedule) else None
+        kept = history[len(phases)] if len(phases) < len(history) else None
+        state = _State(rows, policies, ordinals)
+        weights = state.weights_of(schedule[current])
+        later = {name for entry in schedule[current + 1 :] for name in entry.weights if not state.has_left(name)}
+        goals = state.open_goals({*weights, *later})
+        if not weights:
+            reason = "every dataset of the mixture has supplied all it may"
+        elif goals is not None and not goals:
+            reason = "no dataset is left for which the run waits"
+        if reason:
+            if kept is not None:
+                raise Disagreement(position, f"at position {position}, the run would end: {reason}")
+            break
+        phase = Phase(
+            start=position,
+            end=None,
+            weights=weights,
+            ordinals=ordinals,
+            credits=credits,
+            chunk_size=chunk_size if kept is None else kept.chunk_size,
+            span=0 if kept is None else kept.span,
+        )
+        event = state.next_event(phase, until, goals)
+        if kept is not None:
+            event = _held_to(kept, phase, event, dealt)
+        if event is None:
+            phases.append(phase)
+            break
+        if event.position >= MAX_POSITION:
+            raise ConfigError(
+                "the curriculum is too long to be counted",
+                found=f"it would reach position {event.position}; positions stay below 2**62",
+                fix="lower stop_after_passes or max_repeats, raise the smallest weight, or let the datasets repeat "
+                "without end",
+                code="curriculum-too-long",
+            )
+        reason = event.ends
+        if event.position > position:
+            phase = attrs.evolve(phase, end=event.position)
+            phases.append(phase)
+            ordinals, credits = phase.drawn(event.position), phase.credits_at(event.position)
+        position = event.position
+        if reason:
+            break
+    end = phases[-1].end
+    phases[len(history) :] = [attrs.evolve(p, span=_span(p, rows, end)) for p in phases[len(history) :]]
+    return Course(phases=tuple(phases), reason=reason)
+
+
+@attrs.frozen(slots=True)
+class _State:
+    """What the policies say at the start of a phase."""
+
+    rows: Callable[[str], int]
+    policies: Mapping[str, Policy]
+    ordinals: Mapping[str, int]
+
+    def left_over(self, name: str) -> int | None:
+        """Rows a dataset may still supply; None for any number."""
+        limit = self.policies[name].limit
+        return None if limit is None else limit * self.rows(name) - self.ordinals.get(name, 0)
+
+    def has_left(self, name: str) -> bool:
+        return self.policies[name].leaves and name in self.ordinals and self.left_over(name) == 0
+
+    def weights_of(self, entry: Entry) -> dict[str, int]:
+        """The entry's weights without the datasets that have left, without a common factor."""
+        weights = {name: weight for name, weight in entry.weights.items() if not self.has_left(name)}
+        common = gcd(*weights.values())
+        for name in weights:
+            if not self.rows(name):
+                raise ConfigError(
+                    f"dataset {name!r} is drawn from position {entry.start} on, but has no rows",
+                    found="0 rows in all its shards",
+                    fix="leave it out of the mixture, or check its path and its index",
+                    code="empty-dataset",
+                )
+        return {name: weight // common for name, weight in weights.items()}
+
+    def open_goals(self, names: set[str]) -> set[str] | None:
+        """Those of the datasets the run still waits for; None if the run never waits for any dataset."""
+        goals = {name: policy.goal for name, policy in self.policies.items() if policy.goal is not None}
+        if not goals:
+            return None
+        # A dataset that has never been drawn has not met its goal, and need not be counted to know.
+        return {
+            name
+            for name, goal in goals.items()
+            if name in names and (name not in self.ordinals or self.ordinals[name] < goal * self.rows(name))
+        }
+
+    def next_event(self, phase: Phase, until: int | None, goals: set[str] | None) -> _Event | None:
+        """What ends a phase first; None if nothing does."""
+        names = list(phase.weights)
+        over = {name: left for name in names if (left := self.left_over(name)) is not None}
+        # A limit is met at the first draw that cannot be supplied, a goal with the draw that completes it.
+        beyond = phase.tree.position([over.get(name, 0) for name in names])
+        events = [] if until is None else [_Event(until, _SCHEDULE)]
+        for name, offset in zip(names, beyond, strict=True):
+            if name in over:
+                policy = self.policies[name]
+                why = "" if policy.leaves else f"{name!r} cannot supply its next row: it {policy}"
+                events.append(_Event(phase.start + offset, _LIMIT, why))
+        if goals and goals <= phase.weights.keys():
+            wanted = {name: (self.policies[name].goal or 0) * self.rows(name) for name in goals}
+            last = [wanted[name] - 1 - self.ordinals.get(name, 0) if name in goals else 0 for name in names]
+            offsets = dict(zip(names, phase.tree.position(last), strict=True))
+            name = max(goals, key=lambda goal: offsets[goal])
+            why = f"pass {self.policies[name].goal} of {name!r} is complete, the last one the run waits for"
+            events.append(_Event(phase.start + offsets[name] + 1, _GOAL, why))
+        return min(events, default=None)
+
+
+def _held_to(kept: Phase, phase: Phase, event: _Event | None, dealt: int) -> _Event | None:
+    """What ends a phase of which rows have been dealt: where its last chunk-round was cut, the cut stays."""
+    for what, old, new in (
+        ("the weights are", kept.weights, phase.weights),
+        ("the draws before it were", kept.ordinals, phase.ordinals),
+        ("the draws owed are", kept.credits, phase.credits),
+    ):
+        if old != new:
+            raise Disagreement(phase.start, f"from position {phase.start} on, {what} {dict(old)} -> {dict(new)}")
+    cut = kept.end is not None and kept.end <= dealt
+    reach = kept.end if kept.end is not None and cut else dealt
+    if event is not None and event.position < reach:
+        what = f"the run would end: {event.ends}" if event.ends else "another mixture would begin"
+        raise Disagreement(event.position, f"at position {event.position}, {what}; before, the mixture went on")
+    if cut and (event is None or event.position > reach):
+        return _Event(reach, _SCHEDULE)
+    return event
+
+
+def _span(phase: Phase, rows: Callable[[str], int], end: int | None) -> int:
+    """Positions from a phase's start until each of its datasets has completed a pass, or the run ends."""
+    span = max(phase.tree.position([rows(name) - 1 for name in phase.weights])) + 1
+    return span if end is None else min(span, end - phase.start)
