@@ -24,7 +24,8 @@ def run(*command, **options):
     """Run a command that knows nothing of this process's configuration; its output, or a failure that shows it."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PYTHON", "COV_"))}
     env = {**clean, "PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **options.pop("env", {})}
-    done = subprocess.run([str(c) for c in command], env=env, capture_output=True, text=True, timeout=300, **options)
+    command = [str(part) for part in command]
+    done = subprocess.run(command, check=False, env=env, capture_output=True, text=True, timeout=300, **options)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

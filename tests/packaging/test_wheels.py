@@ -6,7 +6,7 @@ from email import message_from_bytes
 
 import pytest
 
-from .conftest import FOLDERS, ROOT, project
+from .conftest import FOLDERS, ROOT, project, run
 
 IMPORTS = """
 import importlib, json, pkgutil, sys
@@ -21,12 +21,12 @@ print(json.dumps(homes))
 """
 
 TOY_PIPELINE = """
-import json, pathlib, tempfile
+import json, pathlib, sys
 from zephon import Pipeline
 from zephon.io import Dataset
 from zephon.work import StaticMixtureWorkSource
 
-data = pathlib.Path(tempfile.mkdtemp())
+data = pathlib.Path(sys.argv[1])
 data.joinpath("a.lines").write_text("one\\ntwo\\nthree\\n")
 data.joinpath("b.lines").write_text("four\\nfive\\n")
 dataset = Dataset.from_path("toys", str(data))
@@ -35,6 +35,14 @@ with Pipeline(source).shout(field="text").batch(2, drop_last=False) as pipeline:
     print(json.dumps([batch["text"].to_pylist() for batch in pipeline]))
 """
 TOY_OUTPUT = [["ONE", "TWO"], ["THREE", "FOUR"], ["FIVE"]]
+
+LIGHT = """
+import json, sys
+from zephon.plugins import POINTS, registry
+for point in POINTS:
+    assert registry(point).descriptors().keys() == set(registry(point).names())
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
 
 CODES = """
 import json
@@ -115,14 +123,17 @@ def test_the_command_lists_every_plugin_of_the_wheels_as_working(installed):
     assert all(p["contract"] == 1 and p["summary"] for p in listed)
 
 
-def test_the_console_script_runs(installed):
-    from .conftest import run
+def test_describing_every_plugin_imports_no_library_that_works_on_data(installed):
+    heavy = {"numpy", "pyarrow", "cattrs", "fsspec", "tokenizers", "zstandard", "torch"}
+    assert heavy & set(json.loads(installed.script(LIGHT))) == set()
 
+
+def test_the_console_script_runs(installed):
     assert run(installed.bin / "zephon", "--version").split() == ["zephon", project(ROOT / "zephon_core")["version"]]
 
 
-def test_a_strangers_operator_and_format_work_in_a_pipeline_by_name(installed):
-    assert json.loads(installed.script(TOY_PIPELINE)) == TOY_OUTPUT
+def test_a_strangers_operator_and_format_work_in_a_pipeline_by_name(installed, tmp_path):
+    assert json.loads(installed.script(TOY_PIPELINE, tmp_path)) == TOY_OUTPUT
 
 
 @pytest.fixture
@@ -145,7 +156,9 @@ def troublemakers(tmp_path):
     return tmp_path
 
 
-def test_what_is_wrong_with_a_plugin_shows_under_its_own_name_and_harms_no_other(installed, troublemakers):
+def test_what_is_wrong_with_a_plugin_shows_under_its_own_name_and_harms_no_other(
+    installed, troublemakers, tmp_path_factory
+):
     codes, verdicts = json.loads(installed.script(CODES, path=troublemakers))
     assert codes == {
         "future": "plugin-outdated",
@@ -156,4 +169,5 @@ def test_what_is_wrong_with_a_plugin_shows_under_its_own_name_and_harms_no_other
     }
     wrong = {"future": "outdated", "past": "outdated", "raises": "broken", "twin": "duplicate"}
     assert {name: verdict for name, verdict in verdicts.items() if verdict != "ok"} == wrong
-    assert json.loads(installed.script(TOY_PIPELINE, path=troublemakers)) == TOY_OUTPUT
+    data = tmp_path_factory.mktemp("data")
+    assert json.loads(installed.script(TOY_PIPELINE, data, path=troublemakers)) == TOY_OUTPUT

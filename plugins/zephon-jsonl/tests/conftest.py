@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from zephon.abc import FileInfo, Shard, ShardIndex, ShardReader
-
 from zephon_jsonl.shards import JsonlFormat
 
 
@@ -48,8 +47,7 @@ class DiskContext:
             return [pa.py_buffer((file.seek(start), file.read(stop - start))[1]) for start, stop in ranges]
 
     def read_all(self, url: str) -> pa.Buffer:
-        with pa.memory_map(url) as file:
-            return file.read_buffer()
+        raise AssertionError("a whole file copied")
 
     def local_path(self, url: str) -> str | None:
         return url

@@ -175,6 +175,19 @@ def test_r5_a_document_that_fitted_no_open_bin_is_part_of_the_state():
     assert cases.pieces_of(cases.rows_of(restored.push(block.slice(2, 3)))) == [[(1, 0, 7), (2, 0, 3)]]
 
 
+@pytest.mark.parametrize("algorithm", cases.ALGORITHMS)
+def test_r3_a_state_saved_after_the_end_of_the_lane_has_nothing_left(algorithm):
+    block = cases.make_block([7, 8, 24])
+    operator = PackFlat(10, algorithm=algorithm)
+    state = cases.open_state(operator, block)
+    list(state.push(block))
+    assert list(state.finish())
+    restored = cases.open_state(operator, block)
+    restored.restore(cases.through_bytes(state.snapshot()))
+    assert list(restored.finish()) == []
+    assert restored.counters == state.counters
+
+
 # The placement rules, where algorithms differ
 
 
@@ -246,6 +259,12 @@ def test_the_published_name_full_means_component():
 def test_a_dataset_without_a_group_is_a_group_of_its_own():
     rows = pack([2, 3, 4, 5], 10, [CODE, WEB, WIKI, WEB], homogeneity="group", groups={"code": "a", "wiki": "a"})
     assert rows == [[(0, 0, 2), (2, 0, 4)], [(1, 0, 3), (3, 0, 5)]]
+
+
+def test_datasets_without_a_group_and_rows_of_no_dataset_share_rows_with_no_group():
+    datasets = [CODE, WEB, WIKI, -1]
+    rows = pack([1, 2, 3, 4], 10, datasets, homogeneity="group", groups={"wiki": "a"})
+    assert rows == [[(0, 0, 1)], [(1, 0, 2)], [(2, 0, 3)], [(3, 0, 4)]]
 
 
 def test_every_group_has_all_the_bins():

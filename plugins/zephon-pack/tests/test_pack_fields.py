@@ -53,9 +53,10 @@ def test_the_output_schema_says_how_to_pad_and_is_that_of_the_blocks():
     emitted.data.validate(full=True)
 
 
-def test_the_pad_id_given_wins_over_that_of_the_tokenizer():
-    schema = PackFlat(10, pad_token_id=5).output_schema(pa.schema([cases.TOKENS]))
-    assert schema.field(0).metadata[META_PAD_ID] == b"5"
+@pytest.mark.parametrize("pad_id", [0, 5])
+def test_the_pad_id_given_wins_over_that_of_the_tokenizer(pad_id):
+    schema = PackFlat(10, pad_token_id=pad_id).output_schema(pa.schema([cases.TOKENS]))
+    assert schema.field(0).metadata[META_PAD_ID] == str(pad_id).encode()
 
 
 def test_without_any_pad_id_none_is_claimed():
@@ -178,6 +179,7 @@ def bad_rows(operator, block, code):
         (pa.array([[1], None, [2], None], INTS), [1, 3]),
         (pa.array([[1], [2, None], [], [None, None]], INTS), [1, 3]),
         (pa.array([[1], [1 << 31], [2], [-(1 << 31) - 1]], pa.list_(pa.int64())), [1, 3]),
+        (pa.array([[1], [-(1 << 31) - 1]], pa.list_(pa.int64())), [1]),
         (pa.array([[(1 << 32) - 1], [], [], [3]], pa.list_(pa.uint32())), [0]),
         (pa.array([[5], [1 << 63]], pa.list_(pa.uint64())), [1]),
         (pa.array([None, [None], [1 << 40], [], [1]], pa.list_(pa.int64())), [0, 1, 2]),

@@ -212,6 +212,17 @@ def test_an_older_copy_of_a_distribution_further_down_the_path_is_no_rival(toy, 
     assert registry("shard_format").requirement("toy").version == "1.2.3"
 
 
+def test_the_remains_of_an_uninstalled_distribution_are_reported_and_harm_nothing(toy):
+    for group in ("zephon.shard_format.v1", "zephon.shard_format.v9"):
+        info = toy.folder / f"remains_{group[-1]}-1.0.dist-info"
+        info.mkdir()
+        info.joinpath("entry_points.txt").write_text(f"[{group}]\nremains{group[-1]} = gone:gone\n")
+    assert status_of("shard_format", "remains1")[0].status.startswith("broken: ")
+    assert status_of("shard_format", "remains9")[0].status.startswith("outdated: ")
+    assert code_of(registry("shard_format").load, "remains1") == "plugin-broken"
+    assert_others_work(registry("shard_format"))
+
+
 # --- plugins registered by code -------------------------------------------------------------------------------------
 
 DESCRIPTOR = OperatorDescriptor(name="shout", summary="makes text loud", impl="textwrap:dedent")

@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from zephon.block import concat_batches, empty_columns
 
+#: Arrow counts a block's bytes in 32 bits.
+_MAX_BLOCK: Final = (1 << 31) - 1
 #: From here on a double may stand for an integer that int64 does not hold.
 _INT64_LIMIT: Final = pa.scalar(2.0**63)
 
@@ -56,6 +58,8 @@ def is_readable(lines: pa.Buffer, rows: int) -> bool:
 
 
 def _read(lines: pa.Buffer, rows: int, options: pj.ParseOptions) -> pa.RecordBatch | None:
+    if lines.size >= _MAX_BLOCK:
+        return None
     # One block: types are inferred once, for all lines together, and nothing is cut.
     read_options = pj.ReadOptions(use_threads=False, block_size=lines.size + 1)
     try:

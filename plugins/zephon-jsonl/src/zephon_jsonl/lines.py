@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from zephon_jsonl.strict import MAX_DEPTH, SPACES, too_deep
+from zephon_jsonl import strict
 
 #: Content is looked at in chunks of about this many bytes; a longer line makes a longer chunk.
 CHUNK_BYTES: Final = 8 << 20
 BOM: Final = b"\xef\xbb\xbf"
 
 _NEWLINE: Final = 10
-_IS_SPACE: Final = np.isin(np.arange(256), list(SPACES))
+_IS_SPACE: Final = np.isin(np.arange(256), list(strict.SPACES))
 #: Bytes looked at in one go, so that temporaries stay in the processor's cache.
 _WINDOW: Final = 1 << 18
 #: Spaces stripped from all lines together, before those that have more are stripped one by one.
@@ -99,20 +99,21 @@ def _stripped(
     # Lines with longer margins are few, or the content is hardly data: one by one, at the speed of bytes.strip.
     for i in np.union1d(left, right):
         line = data[int(starts[i]) : int(stops[i])].to_pybytes()
-        starts[i] += len(line) - len(line.lstrip(SPACES))
-        stops[i] = max(starts[i], stops[i] - (len(line) - len(line.rstrip(SPACES))))
+        starts[i] += len(line) - len(line.lstrip(strict.SPACES))
+        stops[i] = max(starts[i], stops[i] - (len(line) - len(line.rstrip(strict.SPACES))))
     return starts, stops
 
 
 def _suspects(
     data: pa.Buffer, codes: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], stops: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    suspect = (codes[starts] != ord("{")) | (codes[stops - 1] != ord("}")) | ~_utf8(data, starts, stops)
+    suspect = stops - starts > strict.MAX_LINE
+    suspect |= (codes[starts] != ord("{")) | (codes[stops - 1] != ord("}")) | ~_utf8(data, starts, stops)
     # "[" and "{" differ in one bit. A line with few of them cannot nest deeply; the others are measured one by one.
     opened = _positions(codes, ord("{"), 0x20)
     counts = np.searchsorted(opened, stops) - np.searchsorted(opened, starts)
-    for i in np.flatnonzero(counts > MAX_DEPTH):
-        suspect[i] = suspect[i] or too_deep(data[int(starts[i]) : int(stops[i])].to_pybytes())
+    for i in np.flatnonzero(counts > strict.MAX_DEPTH):
+        suspect[i] = suspect[i] or strict.too_deep(data[int(starts[i]) : int(stops[i])].to_pybytes())
     return suspect
 
 

@@ -16,5 +16,10 @@ jsonl = ShardFormatDescriptor(
         ".ndjson.zst",
         ".jsonl.zstd",
         ".ndjson.zstd",
+        # Only where the content is lines of objects; see JsonlFormat.recognise.
+        ".json",
+        ".json.gz",
+        ".json.zst",
+        ".json.zstd",
     ),
 )

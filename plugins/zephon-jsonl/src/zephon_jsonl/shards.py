@@ -17,7 +17,9 @@ from zephon_jsonl.plugin import jsonl
 from zephon_jsonl.reader import JsonlReader
 from zephon_jsonl.writer import write_shard
 
-_JSON: Final = (".json", ".json.gz", ".json.zst", ".json.zstd")
+#: Suffixes that also name files of one JSON document, and those that do not.
+_JSON: Final = tuple(suffix for suffix in jsonl.suffixes if suffix.split(".")[1] == "json")
+_LINES: Final = tuple(suffix for suffix in jsonl.suffixes if suffix not in _JSON)
 
 
 @attrs.frozen(slots=True)
@@ -27,19 +29,21 @@ class JsonlFormat(ShardFormat):
     def recognise(self, head: FileHead) -> bool:
         """Whether a file is JSON Lines.
 
-        Under one of the format's suffixes: unless the content is surely something else. Under any other: if the first
-        line with content is a whole JSON object and the next one, as far as it is seen, begins another. Of compressed
-        content the first 4096 bytes may give nothing away; then the suffix decides.
+        A file called ``.jsonl`` or ``.ndjson`` is, unless its content is surely something else. Any other is if two
+        lines of objects can be seen, the first one whole: a single one may be any JSON document. Compressed files show
+        little of themselves in their first bytes; one called ``.json.gz`` or ``.json.zst`` is JSON Lines unless what
+        can be seen speaks against it, as it is in the large corpora.
         """
-        named = _has_suffix(head.info, jsonl.suffixes)
         if stranger(head.head):
             return False
+        compressed = bool(compression_of(head.head))
         content = decompressed_head(head.head)
-        if named:
-            return b"\0" not in content and (bool(content) or not head.head or bool(compression_of(head.head)))
-        lines = [line for line in content.removeprefix(BOM).split(b"\n") if line.strip()]
-        # A line that is cut off by the end of the head cannot be told from the first of a pretty-printed object.
-        return len(lines) > 0 and _is_object(lines[0]) and all(line.lstrip().startswith(b"{") for line in lines[1:2])
+        if _has_suffix(head.info, _LINES):
+            return b"\0" not in content
+        *whole, cut = content.removeprefix(BOM).lstrip(b" \t\r\n").split(b"\n")
+        seen = [line for line in (*whole, cut) if line.strip()]
+        consistent = all(map(_is_object, whole[:1])) and all(line.lstrip().startswith(b"{") for line in seen[:2])
+        return consistent and (len(seen) > 1 or (compressed and _has_suffix(head.info, _JSON)))
 
     def discover(self, files: Sequence[FileInfo]) -> Iterable[Shard]:
         """Files with one of the format's suffixes; failing those, ``.json`` files; failing those, a single file.
@@ -47,7 +51,7 @@ class JsonlFormat(ShardFormat):
         Files whose names begin with ``.`` or ``_`` are passed over.
         """
         visible = [file for file in files if not _base_name(file).startswith((".", "_"))]
-        chosen = [file for file in visible if _has_suffix(file, jsonl.suffixes)]
+        chosen = [file for file in visible if _has_suffix(file, _LINES)]
         chosen = chosen or [file for file in visible if _has_suffix(file, _JSON)]
         if not chosen and len(files) == 1:
             chosen = list(files)

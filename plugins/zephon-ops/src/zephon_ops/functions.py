@@ -80,10 +80,13 @@ def bad_rows(label: str, failures: Mapping[int, Exception], refusals: Mapping[in
     return error
 
 
-def misfits(error: MisfitRowsError, positions: Sequence[int]) -> dict[int, Refusal]:
+def misfits(error: MisfitRowsError, positions: Sequence[int] | None = None) -> dict[int, Refusal]:
     """Refusals of rows that do not fit the schema; row ``i`` of the error stands at ``positions[i]``."""
     fix = f"if such rows are right, pass {schema_line(error.schema)}"
-    return {positions[i]: Refusal(reason, "row-does-not-fit", fix) for i, reason in error.rows.items()}
+    return {
+        i if positions is None else positions[i]: Refusal(reason, "row-does-not-fit", fix)
+        for i, reason in error.rows.items()
+    }
 
 
 def wrong_result(label: str, result: Any, expected: str) -> DataError:

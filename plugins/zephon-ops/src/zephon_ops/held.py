@@ -7,14 +7,13 @@ scattered over so many blocks that gathering gets slow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
 from zephon.abc import Snapshot
 from zephon.block import ORIGIN_DTYPES, Block, Origins, concat_batches, retained_bytes, take_batch
 
@@ -112,9 +111,9 @@ class HeldRows:
             self._merge(start, held())
 
     @property
-    def retained(self) -> int:
-        """Bytes kept alive, at most (memory that pieces share is counted for each)."""
-        return sum(piece.retained for piece in self._pieces)
+    def pieces(self) -> Sequence[Piece]:
+        """The blocks rows are held in, in order of their ids; some of their rows may have left."""
+        return tuple(self._pieces)
 
     @property
     def _live_bytes(self) -> int:

@@ -12,6 +12,7 @@ from zephon.block import Block, empty_batch
 from zephon.errors import PlanError
 from zephon.spec import execution, runtime
 
+from zephon_ops import checks
 from zephon_ops.functions import conformed, described, wrong_result
 from zephon_ops.inference import dataset_names, schema_of_batches, unknown_schema
 from zephon_ops.values import schema_argument
@@ -36,7 +37,7 @@ class MapBatch(RowOperator):
         DataError: ``function-result`` for a result that is no ``Batch``.
     """
 
-    fn: Callable[[Any], Any]
+    fn: Callable[[Any], Any] = attrs.field(validator=checks.function)
     schema: pa.Schema | None = attrs.field(default=None, kw_only=True, converter=schema_argument)
     drop_none: bool = attrs.field(default=True, kw_only=True)
     version: str | None = attrs.field(default=None, kw_only=True)

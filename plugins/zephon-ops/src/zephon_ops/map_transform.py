@@ -11,6 +11,7 @@ from zephon.abc import LaneContext, RowOperator
 from zephon.block import Block
 from zephon.spec import execution
 
+from zephon_ops import checks
 from zephon_ops.functions import (
     Int64Array,
     Outcomes,
@@ -65,7 +66,7 @@ class MapTransform(RowOperator):
         DataError: ``function-result`` for a vectorised function.
     """
 
-    fn: Callable[..., Any]
+    fn: Callable[..., Any] = attrs.field(validator=checks.function)
     reads: Sequence[str] | None = attrs.field(default=None, kw_only=True, converter=_names)
     schema: pa.Schema | None = attrs.field(default=None, kw_only=True, converter=schema_argument)
     drop_none: bool = attrs.field(default=True, kw_only=True)

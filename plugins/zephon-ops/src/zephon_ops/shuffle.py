@@ -8,12 +8,12 @@ from typing import ClassVar
 import attrs
 import numpy as np
 import pyarrow as pa
-
 from zephon import random
 from zephon.abc import Emits, LaneContext, LaneOperator, LaneState, Snapshot
 from zephon.block import Block
 from zephon.spec import execution
-from zephon_ops.checks import at_least
+
+from zephon_ops.checks import at_least, integer
 from zephon_ops.held import HeldRows, Int64Array, id_table, table_ids
 
 
@@ -21,9 +21,9 @@ from zephon_ops.held import HeldRows, Int64Array, id_table, table_ids
 class Shuffle(LaneOperator):
     """Shuffle the rows of each lane through a buffer.
 
-    The buffer fills up once. From then on every row that comes in takes the slot of a row drawn at random, which leaves;
-    at the end of the lane the rest leaves in random order. The buffer is part of a checkpoint, so it never warms up
-    again, and the order never depends on where a run was interrupted.
+    The buffer fills up once. From then on every row that comes in takes the slot of a row drawn at random, which
+    leaves; at the end of the lane the rest leaves in random order. The buffer is part of a checkpoint, so it never
+    warms up again, and the order never depends on where a run was interrupted.
 
     For a shuffle over everything at no memory cost, use ``shuffle_block_size="global"`` of the work source; this
     operator is for what comes out of other operators, e.g. rows split from one long document.
@@ -40,7 +40,7 @@ class Shuffle(LaneOperator):
     preserves_rows: ClassVar[bool] = True
 
     buffer_size: int = attrs.field(default=8192, validator=at_least(1))
-    seed: int = attrs.field(default=0, kw_only=True, validator=attrs.validators.instance_of(int))
+    seed: int = attrs.field(default=0, kw_only=True, validator=integer)
     parallelism: int | None = execution(default=None)
     placement: str | None = execution(default=None)
 

@@ -14,9 +14,10 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from zephon.abc import Shard, ShardContext
 from zephon.errors import ShardError
+
+from zephon_parquet.layout import Layout
 
 MAGIC: Final = b"PAR1"
 ENCRYPTED_MAGIC: Final = b"PARE"
@@ -35,7 +36,7 @@ _BLOB: Final = pa.schema(
 )
 
 #: Parsed footers in use, by digest. They are immutable, large, and shared by all readers of a shard.
-_parsed: WeakValueDictionary[bytes, pq.FileMetaData] = WeakValueDictionary()
+_parsed: WeakValueDictionary[bytes, Layout] = WeakValueDictionary()
 
 
 def corrupt(shard: Shard, found: str) -> ShardError:
@@ -48,11 +49,21 @@ def corrupt(shard: Shard, found: str) -> ShardError:
     )
 
 
-def read_footer(shard: Shard, context: ShardContext) -> tuple[pq.FileMetaData, pa.RecordBatch]:
-    """A file's metadata, and what the index keeps of it.
+def changed(shard: Shard, found: str) -> ShardError:
+    """The error for a file that is not the one that was indexed."""
+    return ShardError(
+        f"{shard.name} has changed since it was indexed",
+        found=found,
+        fix="put the former file back, or build the dataset's index again",
+        code="shard-changed",
+    )
+
+
+def read_footer(shard: Shard, context: ShardContext) -> tuple[Layout, pa.RecordBatch]:
+    """A file's layout, and what the index keeps of its footer.
 
     Raises:
-        ShardError: ``shard-corrupt``, ``shard-encrypted``.
+        ShardError: ``shard-corrupt``, ``shard-encrypted``; ``shard-unsupported`` for types Arrow cannot hold.
     """
     size = context.size(shard.url)
     if size < _SMALLEST:
@@ -63,7 +74,11 @@ def read_footer(shard: Shard, context: ShardContext) -> tuple[pq.FileMetaData, p
         raise _encrypted(shard, "its footer is encrypted")
     if magic != MAGIC:
         begins = head.to_pybytes() == MAGIC
-        what = "it begins as Parquet does, so it was probably cut off" if begins else f"it begins with {head.to_pybytes()!r}"
+        what = (
+            "it begins as Parquet does, so it was probably cut off"
+            if begins
+            else f"it begins with {head.to_pybytes()!r}"
+        )
         raise corrupt(shard, f"{size} bytes that end with {magic!r}, not {MAGIC!r}; {what}")
     start = size - _TAIL - length
     if start < len(MAGIC):
@@ -72,58 +87,59 @@ def read_footer(shard: Shard, context: ShardContext) -> tuple[pq.FileMetaData, p
         (footer,) = context.read_ranges(shard.url, [(start, size)])
     else:
         footer = end[end.size - length - _TAIL :]
-    metadata = _parse(shard, footer)
-    if length - metadata.serialized_size == _SIGNATURE:
+    layout = _parse(shard, footer)
+    if length - layout.metadata.serialized_size == _SIGNATURE:
         raise _encrypted(shard, "its footer is signed: some columns are encrypted")
     packed = pa.Codec(_CODEC).compress(footer)
     kept = packed.to_pybytes() if packed.size <= _LARGEST_KEPT else None
-    return metadata, pa.record_batch([[start], [size], [_digest(footer)], [kept]], schema=_BLOB)
+    return layout, pa.record_batch([[start], [size], [_digest(footer)], [kept]], schema=_BLOB)
 
 
-def metadata_of(shard: Shard, blob: pa.RecordBatch, context: ShardContext) -> pq.FileMetaData:
-    """A file's metadata from the index, without reading the file unless its footer is very large.
+def layout_of(shard: Shard, blob: pa.RecordBatch, context: ShardContext) -> Layout:
+    """A file's layout from the index, without reading the file unless its footer is very large.
 
     Raises:
         ShardError: ``shard-changed`` if another footer is found in the file than was indexed.
     """
     start, stop, digest, kept = (blob.column(name)[0].as_py() for name in _BLOB.names)
-    metadata = _parsed.get(digest)
-    if metadata is None:
+    layout = _parsed.get(digest)
+    if layout is None:
         if kept is not None:
             footer = pa.Codec(_CODEC).decompress(kept, decompressed_size=stop - start)
         else:
             footer = _read_again(shard, context, start, stop, digest)
-        metadata = _parsed[digest] = _parse(shard, footer)
-    return metadata
+        layout = _parsed[digest] = _parse(shard, footer)
+    return layout
 
 
 def _read_again(shard: Shard, context: ShardContext, start: int, stop: int, digest: bytes) -> pa.Buffer:
     try:
         (footer,) = context.read_ranges(shard.url, [(start, stop)])
-    except EOFError:
-        found = f"it has fewer than the {stop} bytes it had"
-    else:
-        if _digest(footer) == digest:
-            return footer
-        found = "its footer is another one"
-    raise ShardError(
-        f"{shard.name} has changed since it was indexed",
-        found=found,
-        fix="put the former file back, or build the dataset's index again",
-        code="shard-changed",
-    )
+    except EOFError as error:
+        raise changed(shard, f"it has fewer than the {stop} bytes it had") from error
+    if _digest(footer) != digest:
+        raise changed(shard, "its footer is another one")
+    return footer
 
 
 def _digest(footer: pa.Buffer) -> bytes:
     return hashlib.blake2b(footer, digest_size=16).digest()
 
 
-def _parse(shard: Shard, footer: pa.Buffer) -> pq.FileMetaData:
+def _parse(shard: Shard, footer: pa.Buffer) -> Layout:
+    """The layout a footer describes; alone it is a file without rows to Arrow, which is all that takes."""
     try:
-        metadata = pq.read_metadata(pa.BufferReader(footer))
-    except (OSError, pa.ArrowException) as error:
+        file = pq.ParquetFile(pa.BufferReader(footer))
+        return Layout.of(file.metadata, file.schema_arrow)
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise ShardError(
+            f"the columns of {shard.name} have no Arrow type",
+            found=str(error),
+            fix="write the file with other types",
+            code="shard-unsupported",
+        ) from error
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise corrupt(shard, f"its footer cannot be read: {error}") from error
-    return metadata
 
 
 def _encrypted(shard: Shard, found: str) -> ShardError:

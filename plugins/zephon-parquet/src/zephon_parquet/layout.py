@@ -17,18 +17,20 @@ class Layout:
 
     Attributes:
         metadata: the file's metadata.
+        schema: its fields as Arrow reads them.
         bounds: int64 ``[u + 1]``, first rows of the units, which are the row groups that have rows, and the row count.
         groups: int64 ``[u]``, the row group of each unit.
         leaves: the column chunks of each top-level field, as a range of column numbers.
     """
 
     metadata: pq.FileMetaData
+    schema: pa.Schema
     bounds: npt.NDArray[np.int64]
     groups: npt.NDArray[np.int64]
     leaves: dict[str, range]
 
     @classmethod
-    def of(cls, metadata: pq.FileMetaData) -> Layout:
+    def of(cls, metadata: pq.FileMetaData, schema: pa.Schema) -> Layout:
         """The layout a footer describes.
 
         Raises:
@@ -40,13 +42,13 @@ class Layout:
         groups = np.flatnonzero(sizes)
         bounds = np.concatenate([[0], np.cumsum(sizes[groups])]).astype(np.int64)
         leaves, first = {}, 0
-        for field in metadata.schema.to_arrow_schema():
+        for field in schema:
             count = _leaf_count(field.type)
             leaves[field.name] = range(first, first + count)
             first += count
         if first != metadata.num_columns:
             raise ValueError(f"its schema has {first} columns, its row groups {metadata.num_columns}")
-        return cls(metadata, bounds, groups, leaves)
+        return cls(metadata, schema, bounds, groups, leaves)
 
     @property
     def rows(self) -> int:

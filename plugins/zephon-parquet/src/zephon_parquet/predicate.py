@@ -7,29 +7,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
+
+from zephon_parquet.layout import Layout
 
 
-def matching_groups(metadata: pq.FileMetaData, predicate: pc.Expression) -> npt.NDArray[np.bool_]:
+def matching_groups(layout: Layout, predicate: pc.Expression) -> npt.NDArray[np.bool_]:
     """For each row group, False if surely no row of it matches.
 
-    Arrow decides, from a file that is nothing but the footer. All are kept where it cannot tell (a field or a comparison
-    it does not know), and where a floating-point field takes part: the minimum and maximum leave NaN out, Arrow
+    Arrow decides, from a file that is nothing but the footer. All are kept where it cannot tell (a field or a
+    comparison it does not know), and where a floating-point field takes part: minimum and maximum leave NaN out, Arrow
     concludes as if there were none, and ``x != 5`` or ``~(x > 5)`` would lose rows (seen up to 26.0).
     """
-    every = np.ones(metadata.num_row_groups, dtype=np.bool_)
-    schema = metadata.schema.to_arrow_schema()
+    every = np.ones(layout.metadata.num_row_groups, dtype=np.bool_)
     text = str(predicate)
-    if "FieldPath" in text or any(field.name in text for field in schema if _has_floats(field.type)):
+    if "FieldPath" in text or any(field.name in text for field in layout.schema if _has_floats(field.type)):
         return every
     sink = pa.BufferOutputStream()
-    metadata.write_metadata_file(sink)
+    layout.metadata.write_metadata_file(sink)
     try:
         fragment = pads.ParquetFileFormat().make_fragment(pa.BufferReader(sink.getvalue()))
         kept = [group.id for group in fragment.subset(predicate).row_groups]
     except (pa.ArrowException, TypeError):
         return every
-    matching = np.zeros(metadata.num_row_groups, dtype=np.bool_)
+    matching = np.zeros(layout.metadata.num_row_groups, dtype=np.bool_)
     matching[kept] = True
     return matching
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Final, NoReturn
 
@@ -11,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from zephon.abc import Shard, ShardContext, ShardReader
 from zephon.block import MAX_COLUMN_BYTES, concat_batches, conform, empty_columns, take_batch
-from zephon.errors import ShardError, ZephonError
+from zephon.errors import ShardError
+
 from zephon_parquet.layout import Layout
 from zephon_parquet.source import FetchedFile
 from zephon_parquet.text import check_text
@@ -23,27 +24,33 @@ from zephon_parquet.text import check_text
 _RUN_BYTES: Final = 64 << 20
 #: A unit of which only some rows are wanted is decoded whole up to this size, and in steps of it beyond.
 _STEP_BYTES: Final = 4 << 20
-#: Column chunks up to this size are fetched at once; larger ones are read through a buffer as they are decoded.
+#: Column chunks up to this size are fetched at once; larger ones are read through buffers as they are decoded.
 _FETCH_BYTES: Final = 64 << 20
+_BUFFER_BYTES: Final = (1 << 16, 8 << 20)  # the least and the most per column
 
 
 @attrs.define(slots=True, eq=False)
 class _Cursor:
-    """A unit being decoded in steps. The next call often goes on where the last one stopped."""
+    """A unit being decoded in steps: the batch at hand, its first row in the file, and what follows."""
 
     unit: int
     names: tuple[str, ...]
     steps: Iterator[pa.RecordBatch]
-    first: int  # row of the file at which `batch` begins
     batch: pa.RecordBatch
+    first: int
+
+    @property
+    def last(self) -> int:
+        """The row after the batch."""
+        return self.first + int(self.batch.num_rows)
 
 
 class ParquetReader(ShardReader):
     """Decodes the row groups touched, and of them the columns wanted.
 
-    Row groups that are wanted whole are decoded together and handed out as they are. Of a large one that is wanted in
-    part, at most some megabytes are decoded at a time, and a later call that goes on in it goes on decoding: reading a
-    row group piece by piece costs one pass over it.
+    Row groups that are wanted whole are decoded together and handed out as they are. A large one that is wanted in part
+    is decoded some megabytes at a time, and a later call that goes on in it goes on decoding: reading a row group piece
+    by piece costs one pass over it.
     """
 
     def __init__(self, shard: Shard, schema: pa.Schema, layout: Layout, context: ShardContext) -> None:
@@ -52,8 +59,8 @@ class ParquetReader(ShardReader):
         self._layout = layout
         self._context = context
         self._fetched = FetchedFile(shard, context)
-        self._file = self._open(pa.PythonFile(self._fetched, mode="r"))
-        self._buffered: tuple[pa.NativeFile, pq.ParquetFile] | None = None
+        self._file = self._parquet_file(pa.PythonFile(self._fetched, mode="r"))
+        self._random_access: pa.NativeFile | None = None
         self._cursor: _Cursor | None = None
 
     def read(self, rows: npt.NDArray[np.int64], columns: Sequence[str] | None) -> pa.RecordBatch:
@@ -61,19 +68,19 @@ class ParquetReader(ShardReader):
 
         Raises:
             BadRowsError: ``bad-row``: text that is not UTF-8.
-            ShardError: ``shard-corrupt``, naming row group, field and byte offset; ``shard-rows-too-large`` if the rows
-                of one field take more memory than a column of a block may.
+            ShardError: ``shard-corrupt``, naming row group, field and byte offset; ``shard-changed``;
+                ``shard-rows-too-large`` if the rows of one field take more memory than a column of a block may.
         """
         if len(rows) and not 0 <= rows[0] <= rows[-1] < self._layout.rows:
             raise IndexError(f"rows {rows[0]} to {rows[-1]} of {self._layout.rows}")
         names = tuple(self._schema.names if columns is None else columns)
-        schema = pa.schema([self._schema.field(name) for name in names])
         if not names:
             return empty_columns(len(rows))
-        pieces = [piece for piece in self._pieces(rows, names, schema) if piece.num_rows]
+        schema = pa.schema([self._schema.field(name) for name in names])
+        pieces = list(self._pieces(rows, names, schema))
         if not pieces:
-            return schema.empty_table().to_batches()[0] if len(schema) else empty_columns(0)
-        self._check_size(pieces)
+            return conform(empty_columns(0), schema)
+        self._check_size(pieces, rows)
         batch = concat_batches(pieces)
         check_text(batch, rows)
         return batch
@@ -89,58 +96,192 @@ class ParquetReader(ShardReader):
         # Loads pyarrow.dataset, which most runs do without.
         from zephon_parquet.predicate import matching_groups
 
-        return matching_groups(self._layout.metadata, predicate)[self._layout.groups[units]]
+        return matching_groups(self._layout, predicate)[self._layout.groups[units]]
 
     def close(self) -> None:
         """Close the file, if one is open."""
         self._cursor = None
         self._file.close(force=True)
-        if self._buffered is not None:
-            self._buffered[1].close(force=True)
-            self._buffered[0].close()
+        if self._random_access is not None:
+            self._random_access.close()
 
     def _pieces(
         self, rows: npt.NDArray[np.int64], names: tuple[str, ...], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """The rows, in order, as batches of the schema."""
+        """The rows in order, as batches of the schema that are not empty."""
         units = self._layout.units_of(rows)
-        bounds = np.flatnonzero(np.diff(units, prepend=-1)).tolist() + [len(rows)]
         run: list[int] = []
         run_start = run_bytes = 0
-        for start, stop in pairwise(bounds):
+        for start, stop in pairwise([*np.flatnonzero(np.diff(units, prepend=-1)).tolist(), len(rows)]):
             unit = int(units[start])
             size = self._layout.decoded_bytes(unit, names)
-            whole = stop - start == self._layout.unit_rows(unit)
-            at_once = whole or size <= _STEP_BYTES
+            at_once = size <= _STEP_BYTES or stop - start == self._layout.unit_rows(unit)
             if run and (not at_once or run_bytes + size > _RUN_BYTES):
-                yield from self._read_whole(run, names, schema, rows[run_start:start])
+                yield from self._read_run(run, names, schema, rows[run_start:start])
                 run, run_bytes = [], 0
-            if not at_once:
+            if at_once:
+                run_start = run_start if run else start
+                run.append(unit)
+                run_bytes += size
+            else:
                 yield from self._read_steps(unit, names, schema, rows[start:stop])
-                continue
-            if not run:
-                run_start = start
-            run.append(unit)
-            run_bytes += size
         if run:
-            yield from self._read_whole(run, names, schema, rows[run_start:])
+            yield from self._read_run(run, names, schema, rows[run_start:])
 
-    def _read_whole(
+    def _read_run(
         self, units: list[int], names: tuple[str, ...], schema: pa.Schema, rows: npt.NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
+        """Rows of some units that are decoded together."""
+        lengths = [self._layout.unit_rows(unit) for unit in units]
         groups = self._layout.groups[units].tolist()
         try:
-            with self._holding(units, names) as file:
-                table = file.read_row_groups(groups, columns=list(names), use_threads=False).select(names)
-        except (OSError, pa.ArrowException) as error:
+            with self._fetched.holding(self._layout.ranges(units, names)), _decoding():
+                table = self._file.read_row_groups(groups, columns=list(names), use_threads=False).select(names)
+                _expect(table.num_rows, sum(lengths))
+        except _DecodingError as error:
             self._explain(error, units, names)
-        expected = sum(self._layout.unit_rows(unit) for unit in units)
-        if table.num_rows != expected:
-            self._explain(ValueError(f"{table.num_rows} rows instead of {expected}"), units, names)
-        # Units of a run need not follow each other in the file: rows are found within each.
-        held = np.concatenate([np.arange(*self._layout.bounds[unit : unit + 2]) for unit in units])
+        # Where each row stands in the table: the units of a run need not follow each other in the file.
+        starts = np.cumsum([0, *lengths[:-1]]) - self._layout.bounds[units]
+        places = rows + starts[np.searchsorted(units, self._layout.units_of(rows))]
         first = 0
         for batch in table.to_batches():
-            last = first + batch.num_rows
-            yield _pick(batch, np.searchsorted(held[first:last], rows[(rows >= held[first]) & (rows <= held[last - 1])]), schema)
-            first = last
+            begin, end = np.searchsorted(places, [first, first + batch.num_rows])
+            if begin < end:
+                yield _pick(batch, places[begin:end] - first, schema)
+            first += batch.num_rows
+
+    def _read_steps(
+        self, unit: int, names: tuple[str, ...], schema: pa.Schema, rows: npt.NDArray[np.int64]
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of one unit that is decoded in steps, going on from the last call where that is possible."""
+        cursor, self._cursor = self._cursor, None
+        try:
+            if cursor is None or (cursor.unit, cursor.names) != (unit, names) or rows[0] < cursor.first:
+                steps = self._steps(unit, names)
+                cursor = _Cursor(unit, names, steps, next(steps), int(self._layout.bounds[unit]))
+            while len(rows):
+                here = int(np.searchsorted(rows, cursor.last))
+                if here:
+                    yield _pick(cursor.batch, rows[:here] - cursor.first, schema)
+                    rows = rows[here:]
+                if len(rows):
+                    cursor.first = cursor.last
+                    cursor.batch = next(cursor.steps)
+        except _DecodingError as error:
+            self._explain(error, [unit], names)
+        if cursor.last < self._layout.bounds[unit + 1] or len(rows):
+            self._cursor = cursor
+
+    def _steps(self, unit: int, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """The whole unit in batches of about `_STEP_BYTES`."""
+        rows = self._layout.unit_rows(unit)
+        step = max(1, min(rows, _STEP_BYTES * rows // max(1, self._layout.decoded_bytes(unit, names))))
+        group = int(self._layout.groups[unit])
+        ranges = self._layout.ranges([unit], names)
+        if sum(stop - start for start, stop in ranges) <= _FETCH_BYTES:
+            # Decoding takes hold of all chunks when it begins.
+            with self._fetched.holding(ranges):
+                steps = _batches(self._file, group, names, step)
+                batch = next(steps, None)
+        else:
+            steps = _batches(self._buffered_file(unit, names), group, names, step)
+            batch = next(steps, None)
+        done = 0
+        while batch is not None:
+            done += batch.num_rows
+            yield batch
+            batch = next(steps, None)
+        with _decoding():
+            _expect(done, rows)
+
+    def _buffered_file(self, unit: int, names: tuple[str, ...]) -> pq.ParquetFile:
+        """The file, read through one buffer per column."""
+        if self._random_access is None:
+            self._random_access = self._context.open_random_access(self._shard.url)
+        columns = sum(len(self._layout.leaves[name]) for name in names)
+        least, most = _BUFFER_BYTES
+        return self._parquet_file(self._random_access, buffer_size=max(least, min(most, _FETCH_BYTES // columns)))
+
+    def _parquet_file(self, source: pa.NativeFile, buffer_size: int = 0) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            source, metadata=self._layout.metadata, buffer_size=buffer_size, page_checksum_verification=True
+        )
+
+    def _check_size(self, pieces: Sequence[pa.RecordBatch], rows: npt.NDArray[np.int64]) -> None:
+        for i, name in enumerate(pieces[0].schema.names):
+            size = sum(piece.column(i).nbytes for piece in pieces)
+            if size > MAX_COLUMN_BYTES:
+                raise ShardError(
+                    f"{len(rows)} rows of {self._shard.name} are too large to be read at once",
+                    found=f"field {name!r} of rows {rows[0]} to {rows[-1]} takes {size} bytes; a column of a block may "
+                    f"take {MAX_COLUMN_BYTES}",
+                    fix="read fewer rows at a time, or leave the field out with columns=",
+                    code="shard-rows-too-large",
+                )
+
+    def _explain(self, error: _DecodingError, units: Sequence[int], names: Sequence[str]) -> NoReturn:
+        """Find the column chunk that cannot be decoded, and say so.
+
+        Raises:
+            ShardError: ``shard-corrupt``.
+        """
+        for unit in units:
+            for name in names:
+                try:
+                    for _ in self._steps(unit, (name,)):
+                        pass
+                except _DecodingError as found:
+                    raise self._corrupt(unit, name, found) from found
+        if isinstance(error.__cause__, MemoryError):
+            raise error.__cause__  # all columns at once were too much; sizes that are corrupt fail alone as well
+        raise self._corrupt(units[0], names[0], error) from error
+
+    def _corrupt(self, unit: int, name: str, found: Exception) -> ShardError:
+        return ShardError(
+            f"row group {self._layout.groups[unit]} of {self._shard.name} cannot be decoded",
+            found=f"field {name!r}, whose column chunk begins at byte {self._layout.chunk_start(unit, name)} "
+            f"(rows {self._layout.bounds[unit]} to {self._layout.bounds[unit + 1] - 1}): {found}",
+            fix="write or copy the file again; the other row groups can be read",
+            code="shard-corrupt",
+        )
+
+
+class _DecodingError(Exception):
+    """Bytes that are there, but not what Parquet has in that place."""
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Tells Arrow's complaints about content from those of the storage below it.
+
+    Both come as OSError; what the storage raises has a number or a class of its own.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+            raise
+        raise _DecodingError(str(error)) from error
+
+
+def _batches(file: pq.ParquetFile, group: int, names: Sequence[str], step: int) -> Iterator[pa.RecordBatch]:
+    batches = file.iter_batches(step, row_groups=[group], columns=list(names), use_threads=False)
+    while True:
+        with _decoding():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch.select(names)
+
+
+def _expect(found: int, rows: int) -> None:
+    """Complain as Arrow does, if it came to another number of rows without noticing."""
+    if found != rows:
+        raise pa.ArrowInvalid(f"{found} rows were decoded instead of {rows}")
+
+
+def _pick(batch: pa.RecordBatch, places: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+    """Some rows in canonical types: shared where they follow each other, copied otherwise."""
+    if places[-1] - places[0] + 1 == len(places):
+        return conform(batch.slice(places[0], len(places)), schema)
+    return take_batch(conform(batch, schema), places)

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
-
 from zephon.abc import Shard, ShardContext
+
+from zephon_parquet.footer import changed
 
 
 class FetchedFile:
@@ -20,7 +21,7 @@ class FetchedFile:
     """
 
     def __init__(self, shard: Shard, context: ShardContext) -> None:
-        self._url = shard.url
+        self._shard = shard
         self._size = shard.file.size
         self._context = context
         self._position = 0
@@ -30,9 +31,16 @@ class FetchedFile:
 
     @contextmanager
     def holding(self, ranges: Sequence[tuple[int, int]]) -> Iterator[None]:
-        """Fetch ranges (sorted, apart) and hold them for the time of a ``with`` block."""
-        self._buffers = self._context.read_ranges(self._url, ranges)
-        self._ranges = ranges
+        """Fetch ranges (sorted, apart) and hold them for the time of a ``with`` block.
+
+        Raises:
+            ShardError: ``shard-changed`` if the file ends before.
+        """
+        try:
+            buffers = self._context.read_ranges(self._shard.url, ranges)
+        except EOFError as error:
+            raise changed(self._shard, f"it has fewer than the {self._shard.file.size} bytes it had") from error
+        self._ranges, self._buffers = ranges, buffers
         try:
             yield
         finally:
@@ -48,7 +56,7 @@ class FetchedFile:
         if place >= 0 and stop <= self._ranges[place][1]:
             return self._buffers[place].slice(start - self._ranges[place][0], stop - start)
         # Beyond the chunk: the decoder looks for headers that old writers did not count (PARQUET-816).
-        return self._context.read_ranges(self._url, [(start, stop)])[0]
+        return self._context.read_ranges(self._shard.url, [(start, stop)])[0]
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move, as files do."""

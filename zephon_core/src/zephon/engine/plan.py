@@ -8,11 +8,12 @@ from importlib import metadata
 from typing import Any, Final
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 from zephon.abc import HasContent, LaneContext, LaneOperator, Operator, RowOperator, WorkSource
 from zephon.batch import Batch, BatchFacts
-from zephon.block import Block
+from zephon.block import Block, conform
 from zephon.engine.delivery import Ending
 from zephon.engine.lane import LaneStage
 from zephon.engine.options import Options, default_memory_limit
@@ -22,7 +23,11 @@ from zephon.engine.validate import Bound, Chain, build_chain, check_order
 from zephon.errors import PlanError
 from zephon.io.dataset import Dataset
 from zephon.io.reader import BlockReader
+from zephon.io.sample import first_rows
 from zephon.spec import fingerprint, source_hash, spec_fields, to_plain
+
+#: Rows of each dataset that functions without a declared schema are tried on.
+SAMPLE_ROWS: Final = 64
 
 #: Share of the rows a finite run may leave undelivered before planning warns.
 DROP_WARNING: Final = 0.05
@@ -133,8 +138,13 @@ def compile_plan(
         microbatch_size=microbatch,
     )
     context = attrs.evolve(context, batch_view=lambda block: Batch(block, facts=facts))
-    schemas = {d.name: d.schema for d in datasets}
-    chain = build_chain(schemas, operators, context, lambda schema: _samples(datasets, schema))
+    chain = build_chain(
+        {d.name: d.schema for d in datasets},
+        {d.name: d.conflicts for d in datasets},
+        operators,
+        context,
+        lambda schema: _samples(datasets, schema),
+    )
     fields = chain.bound[-1].fields
     if fields is not None:
         facts = attrs.evolve(facts, fields={i: fields[d.name] for i, d in enumerate(datasets)})
@@ -188,11 +198,13 @@ def _datasets(work: WorkSource) -> tuple[Dataset, ...]:
 
 
 def _samples(datasets: Sequence[Dataset], schema: pa.Schema) -> list[Block]:
-    reader = BlockReader(datasets, schema, cache_bytes=64 << 20)
-    try:
-        return [Block(data, origins) for data, origins in (reader.first_rows(i, 64) for i in range(len(datasets)))]
-    finally:
-        reader.close()
+    """The first rows of every dataset, as a reader of this schema would give them."""
+    samples = []
+    for number, dataset in enumerate(datasets):
+        data, origins = first_rows(dataset, SAMPLE_ROWS)
+        place = np.full(len(origins), number)
+        samples.append(Block(conform(data, schema), attrs.evolve(origins, component=place, dataset=place)))
+    return samples
 
 
 def _stages(

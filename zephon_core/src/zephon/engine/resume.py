@@ -10,7 +10,7 @@ from zephon.abc import WorkSource
 from zephon.checkpoint import Merged
 from zephon.engine.plan import Plan, function_sources
 from zephon.errors import CheckpointError
-from zephon.io.dataset import identity_differences
+from zephon.io import identity_differences
 from zephon.spec import differences
 
 

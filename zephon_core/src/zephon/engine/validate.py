@@ -94,6 +94,7 @@ def check_order(operators: Sequence[tuple[str, Operator]]) -> int:
 
 def build_chain(
     schemas: Mapping[str, pa.Schema],
+    inner_conflicts: Mapping[str, Mapping[str, str]],
     operators: Sequence[tuple[str, Operator]],
     context: LaneContext,
     samples: Callable[[pa.Schema], Sequence[Block]],
@@ -102,6 +103,7 @@ def build_chain(
 
     Args:
         schemas: per dataset, its schema.
+        inner_conflicts: per dataset, its fields whose types do not unite, and why.
         operators: names and operators, in order.
         context: what all operators share; name, occurrence and schema are filled in.
         samples: gives the first rows of every dataset, read with a schema.
@@ -109,7 +111,12 @@ def build_chain(
     Raises:
         PlanError: ``field-missing``, ``field-conflict``, ``schema-not-inferable`` or what an operator raises.
     """
-    union, conflicts = unify_schemas(schemas)
+    union, between = unify_schemas(schemas)
+    conflicts = {field: {name: str(kind) for name, kind in kinds.items()} for field, kinds in between.items()}
+    for name, inner in inner_conflicts.items():
+        for field, why in inner.items():
+            conflicts.setdefault(field, {})[name] = why
+    union = pa.schema([field for field in union if field.name not in conflicts])
     # A field in conflict stands in as null: it may pass, but nobody may look at it.
     whole = union
     for name in conflicts:
@@ -132,7 +139,7 @@ def _walk(
     operators: Sequence[tuple[str, Operator]],
     context: LaneContext,
     samples: Callable[[pa.Schema], Sequence[Block]],
-    conflicts: Mapping[str, Mapping[str, pa.DataType]],
+    conflicts: Mapping[str, Mapping[str, str]],
 ) -> Chain:
     schema = source
     start = {name: frozenset(s.names) for name, s in schemas.items()}
@@ -158,7 +165,7 @@ def _check_reads(
     operator: Operator,
     schema: pa.Schema,
     fields: Mapping[str, frozenset[str]] | None,
-    conflicts: Mapping[str, Mapping[str, pa.DataType]],
+    conflicts: Mapping[str, Mapping[str, str]],
 ) -> None:
     reads = list(schema.names) if operator.reads is None else list(operator.reads)
     for field in reads:
@@ -241,7 +248,7 @@ def _run(block: Block, bound: Sequence[Bound]) -> Block | None:
     return block
 
 
-def _conflict(how: str, field: str, types: Mapping[str, pa.DataType]) -> PlanError:
+def _conflict(how: str, field: str, types: Mapping[str, str]) -> PlanError:
     listing = ", ".join(f"{dataset}: {kind}" for dataset, kind in types.items())
     return PlanError(
         f"the field {field!r} is {how}, and its types do not unite",

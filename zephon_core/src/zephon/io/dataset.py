@@ -184,6 +184,20 @@ class Dataset:
         """Number of shards; needs no index."""
         return len(self._source.names)
 
+    def total_bytes(self) -> int:
+        """Bytes of all shards as they lie: of files compressed or not, or of Arrow memory; needs no index."""
+        return int(self._source.sizes.sum())
+
+    @property
+    def format_name(self) -> str:
+        """Registered name of the format, or ``"memory"``."""
+        return self._source.format_name
+
+    @property
+    def index_path(self) -> str:
+        """The file the index is kept in; "" for a dataset in memory or where none could be written."""
+        return self._source.index_path
+
     @property
     def shard_names(self) -> Names:
         """Names of the shards, in order, relative to the dataset's directory; needs no index."""

@@ -48,6 +48,16 @@ class MemorySource:
                 self.schemas.append(batches[0].schema)
             self.schema_ids[i] = self.schemas.index(batches[0].schema)
 
+    @property
+    def format_name(self) -> str:
+        """Of no format: rows in memory."""
+        return "memory"
+
+    @property
+    def index_path(self) -> str:
+        """There is no index."""
+        return ""
+
     def index(self, shard: int) -> ShardIndex:
         """Any row can be read alone."""
         return ShardIndex(rows=int(self.rows[shard]), schema=self.schemas[self.schema_ids[shard]])

@@ -28,6 +28,14 @@ class ShardSource(Protocol):
     """Shards in order of their names, and readers of them. Thread-safe; can be pickled."""
 
     @property
+    def format_name(self) -> str:
+        """Registered name of the format, or ``"memory"``."""
+
+    @property
+    def index_path(self) -> str:
+        """The file the index is kept in, or ""."""
+
+    @property
     def names(self) -> Names:
         """Names of the shards."""
 
@@ -105,17 +113,17 @@ class FileSource:
         self._lock = threading.Lock()
         self._index: Index | None = None
         listing = list_files(recipe.paths, self._context)
-        self.format_name = recipe.fmt or recognise(recipe.name, listing, self._context, recipe.format_options)
-        self.format: ShardFormat = make_format(self.format_name, recipe.format_options)
+        self._format_name = recipe.fmt or recognise(recipe.name, listing, self._context, recipe.format_options)
+        self.format: ShardFormat = make_format(self._format_name, recipe.format_options)
         self.root = listing.root
-        marks = index_files_of(self.format_name)
+        marks = index_files_of(self._format_name)
         # the format's own index files count even where their names look hidden
         files = [*listing.files, *(f for f in listing.hidden if f.name.rpartition("/")[2] in marks)]
-        self.shards = ShardTable.of(self.format.discover(files), self.format_name)
+        self.shards = ShardTable.of(self.format.discover(files), self._format_name)
         if not len(self.shards):
             shown = ", ".join(f.name for f in files[:5]) + (", ..." if len(files) > 5 else "")
             raise ConfigError(
-                f"dataset {recipe.name!r}: nothing at {listing.shown} is a shard of format {self.format_name!r}",
+                f"dataset {recipe.name!r}: nothing at {listing.shown} is a shard of format {self._format_name!r}",
                 found=f"{len(files)} files: {shown}" if files else f"{len(listing.hidden)} hidden files",
                 fix="check the path, or name the format the files are of with fmt=...",
                 code="no-shard",
@@ -126,7 +134,7 @@ class FileSource:
         rows = self._index.rows if self._index is not None else None
         return {
             "recipe": self._recipe,
-            "format_name": self.format_name,
+            "format_name": self._format_name,
             "format": self.format,
             "root": self.root,
             "shards": self.shards,
@@ -139,7 +147,7 @@ class FileSource:
         self._context = StorageContext(self._storages)
         self._lock = threading.Lock()
         self._index = None
-        self.format_name = state["format_name"]
+        self._format_name = state["format_name"]
         self.format = state["format"]
         self.root = state["root"]
         self.shards = state["shards"]
@@ -150,6 +158,11 @@ class FileSource:
                 fix="do not change files while they are read; start again",
                 code="shard-changed",
             )
+
+    @property
+    def format_name(self) -> str:
+        """Registered name of the format."""
+        return self._format_name
 
     @property
     def names(self) -> Names:
@@ -214,15 +227,15 @@ class FileSource:
 
     def guard(self, shard: int) -> guarded:
         """Names the shard in whatever its reader raises."""
-        return guarded(self._recipe.name, self.format_name, self.shards[shard])
+        return guarded(self._recipe.name, self._format_name, self.shards[shard])
 
     def _job(self) -> IndexJob:
-        requirement = registry("shard_format").requirement(self.format_name)
+        requirement = registry("shard_format").requirement(self._format_name)
         # Relative to the dataset's directory, so that data and index can be moved together.
         root = display(self.root) if self.root is not None else ""
         below = [display(absolute(path)).removeprefix(root) for path in self._recipe.paths]
         subject = {
-            "format": self.format_name,
+            "format": self._format_name,
             "plugin": [requirement.distribution, requirement.version],
             "options": to_plain(self.format, portable=False),
             "files": sorted(below),
@@ -230,7 +243,7 @@ class FileSource:
         return IndexJob(
             name=self._recipe.name,
             shards=self.shards,
-            format_name=self.format_name,
+            format_name=self._format_name,
             fmt=self.format,
             context=self._context,
             subject=subject,

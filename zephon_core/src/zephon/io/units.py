@@ -48,16 +48,14 @@ class UnitCache:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._units: OrderedDict[Key, tuple[Unit, Mapping[int, int]]] = OrderedDict()
+        self._units: OrderedDict[Key, tuple[Unit, int]] = OrderedDict()
         self._pending: dict[Key, Future[Unit]] = {}
-        #: Distinct buffers by address: bytes, and by how many units they are held.
-        self._buffers: dict[int, tuple[int, int]] = {}
         self._bytes = 0
         self.hits = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the distinct buffers held."""
+        """Bytes held."""
         return self._bytes
 
     def get(self, key: Key, decode: Callable[[], Unit]) -> Unit:
@@ -96,23 +94,14 @@ class UnitCache:
         """Forget all units."""
         with self._lock:
             self._units.clear()
-            self._buffers.clear()
             self._bytes = 0
 
     def _keep(self, key: Key, unit: Unit) -> None:
-        buffers = root_buffers(unit.data)
-        if sum(buffers.values()) > self._limit:
+        size = retained_bytes([unit.data])
+        if size > self._limit:
             return
-        for address, size in buffers.items():
-            held = self._buffers.get(address, (size, 0))[1]
-            self._buffers[address] = (size, held + 1)
-            self._bytes += size if held == 0 else 0
-        self._units[key] = (unit, buffers)
+        self._units[key] = (unit, size)
+        self._bytes += size
         while self._bytes > self._limit:
             _, (_, dropped) = self._units.popitem(last=False)
-            for address in dropped:
-                size, held = self._buffers.pop(address)
-                if held > 1:
-                    self._buffers[address] = (size, held - 1)
-                else:
-                    self._bytes -= size
+            self._bytes -= dropped

@@ -42,12 +42,12 @@ class Claim:
     @property
     def distribution(self) -> str:
         """Name of the distribution that makes the claim."""
-        return str(self._entry.dist.name if self._entry.dist else "(no distribution)")
+        return self._metadata("Name") or "(unreadable distribution)"
 
     @property
     def version(self) -> str:
         """Version of that distribution."""
-        return str(self._entry.dist.version if self._entry.dist else "")
+        return self._metadata("Version")
 
     @property
     def target(self) -> str:
@@ -82,6 +82,13 @@ class Claim:
             return descriptor.load()
         except (Exception, SystemExit) as error:
             raise problems.broken(self, error, descriptor.impl, descriptor.requires) from error
+
+    def _metadata(self, field: str) -> str:
+        # What an interrupted uninstallation leaves behind must not keep a report from being made.
+        try:
+            return str(self._entry.dist.metadata[field] or "") if self._entry.dist else ""
+        except (TypeError, KeyError, OSError, UnicodeError):
+            return ""
 
 
 class RegisteredClaim(Claim):

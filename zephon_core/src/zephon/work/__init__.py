@@ -3,17 +3,19 @@
 ::
 
     mixture       weights as written -> integers -> a tree that interleaves components
-    policies      what happens when a dataset runs out, and when the run ends
+    schedule      the mixture argument: one mixture, or several with their positions
+    policies      what happens when a dataset runs out, and what the run waits for
     phases        schedules, exhaustion and edits as a list of phases with computed ends
     permutation   permutations that are computed, not stored
     order         from the n-th draw of a dataset to (epoch, shard, row)
     lanes         from a lane's position to a position of the curriculum
     resume        whether a curriculum may go on where another one stopped
     report        what explain() says of a curriculum
+    checks        checks of single arguments
     static        StaticMixtureWorkSource, which puts them together
 """
 
 from zephon.work.mixture import MixtureSpec
+from zephon.work.static import StaticMixtureWorkSource
 
-
-__all__ = ["MixtureSpec"]
+__all__ = ["MixtureSpec", "StaticMixtureWorkSource"]

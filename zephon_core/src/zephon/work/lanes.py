@@ -106,15 +106,13 @@ class Lanes:
         end = span.start + (turn + 1) * self.lanes * span.chunk
         return end if span.length is None else min(end, span.start + span.length)
 
-    def lane_positions(self, position: int) -> IntArray:
-        """How many rows each lane reads before the chunk-round that holds a position, int64 ``[lanes]``."""
+    def rows_before(self, lane: int, position: int) -> int:
+        """How many rows a lane reads before the chunk-round that holds a position, or that ends there at a phase's end."""
         phase = max(i for i, span in enumerate(self._spans) if span.start <= position)
-        span = self._spans[phase]
-        lanes = np.arange(self.lanes)
-        before = self._even[phase] + (self._extra[phase] + self.lanes - 1 - lanes) // self.lanes
+        span, starts = self._spans[phase], self._starts(lane)
         if span.length is not None and position >= span.start + span.length:
-            return self._even[phase + 1] + (self._extra[phase + 1] + self.lanes - 1 - lanes) // self.lanes
-        return before + (position - span.start) // (self.lanes * span.chunk) * span.chunk
+            return int(starts[phase + 1])
+        return int(starts[phase]) + (position - span.start) // (self.lanes * span.chunk) * span.chunk
 
     def _starts(self, lane: int) -> IntArray:
         # Of t rows dealt round, the lane has those with numbers lane, lane + lanes, ...
@@ -143,13 +141,21 @@ class Lanes:
         turns, segment = compact(turn)
         # Addressed by position, so that phases added later move nothing.
         starts = span.start + turns * (self.lanes * span.chunk)
+        if segment is None:
+            key = (self._deal_key, int(starts[0]), span.chunk, lane)
+            begin, offset = cache.once(key, lambda: (self._chunks(span, lane, starts, cache), 0))
+        else:
+            begin, offset = (column[segment] for column in self._chunks(span, lane, starts, cache))
+        within += offset
+        np.subtract(within, span.chunk, out=within, where=within >= span.chunk)
+        within += begin
+        return within
+
+    def _chunks(self, span: Span, lane: int, starts: IntArray, cache: BoundedCache) -> tuple[IntArray, IntArray]:
+        """Where a lane's chunk of the chunk-round at each start begins, and where in the chunk it starts to read."""
         slots = self._slots(starts, np.full(len(starts), lane), cache)
         offsets = random.below(random.combine(random.words(self._offset_key, starts), lane), span.chunk)
-        starts += slots * span.chunk
-        within += offsets[0] if segment is None else offsets[segment]
-        np.subtract(within, span.chunk, out=within, where=within >= span.chunk)
-        within += starts[0] if segment is None else starts[segment]
-        return within
+        return starts + slots * span.chunk, offsets
 
     def _in_last_round(self, phase: int, length: int, lane: int, index: IntArray, cache: BoundedCache) -> IntArray:
         span = self._spans[phase]

@@ -105,22 +105,17 @@ class DatasetOrder:
         window = place // self.window
         start = window * self.window
         numbers, segment = compact(turn * per_epoch + window)
-        turns, windows = np.divmod(numbers, per_epoch)
-        keys = random.combine(random.words(self._window_key, turns), windows)
-        sizes = np.minimum(self.window, self.rows - windows * self.window)
-        return start + permute(keys, sizes, segment, place - start, cache)
+        sizes = np.minimum(self.window, self.rows - numbers % per_epoch * self.window)
+        return start + permute(random.words(self._window_key, numbers), sizes, segment, place - start, cache)
 
     def _shuffle_rows(
         self, turn: IntArray, shard: npt.NDArray[np.int32], row: IntArray, cache: BoundedCache
     ) -> IntArray:
         numbers, segment = compact(turn * len(self._shard_rows) + shard)
-        turns, shards = np.divmod(numbers, len(self._shard_rows))
-        keys = random.combine(random.words(self._row_key, turns), shards)
-        return permute(keys, self._shard_rows[shards], segment, row, cache)
+        sizes = self._shard_rows[numbers % len(self._shard_rows)]
+        return permute(random.words(self._row_key, numbers), sizes, segment, row, cache)
 
-    def _find(
-        self, epoch: IntArray, place: IntArray, cache: BoundedCache
-    ) -> tuple[npt.NDArray[np.int32], IntArray]:
+    def _find(self, epoch: IntArray, place: IntArray, cache: BoundedCache) -> tuple[npt.NDArray[np.int32], IntArray]:
         """The shard at each place, and the place within it."""
         if self._fixed is not None:
             return _look_up(self._fixed, place)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,12 @@ FEISTEL_FROM: Final = 4096
 # Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988). With two, the differences of
 # neighbours are visibly uneven.
 _ROUNDS: Final = 4
+
+# The round function multiplies, folds and multiplies again; its key is a word of its own. These are the multipliers of
+# the finaliser in zephon.random.
+_ODD_1: Final = np.uint64(0xBF58476D1CE4E5B9)
+_ODD_2: Final = np.uint64(0x94D049BB133111EB)
+_HALF: Final = np.uint64(32)
 
 # A sorted hash gives its low bits to the element it belongs to, so that sorting alone yields the permutation.
 _ELEMENT_BITS: Final = np.uint64(FEISTEL_FROM - 1)
@@ -107,19 +113,18 @@ def permute(
     small = sizes < FEISTEL_FROM
     if segment is None:
         if small[0]:
-            return _small_one(keys[0], sizes[0], cache)[index].astype(np.int64)
-        return _feistel(keys[0], sizes[0], index)
-    if not small.any():
-        return _feistel(keys[segment], sizes[segment], index)
+            return _small_one(keys, sizes, cache)[index].astype(np.int64)
+        return _feistel(_one_network(keys, sizes, cache), None, index)
     if small.all():
         return _small_lookup(keys, sizes, segment, index, cache)
+    if not small.any():
+        return _feistel(_networks(keys, sizes), segment, index)
     out = np.empty(len(index), dtype=np.int64)
-    chosen = small[segment]
-    here = np.flatnonzero(chosen)
-    renumber = np.cumsum(small) - 1
-    out[here] = _small_lookup(keys[small], sizes[small], renumber[segment[here]], index[here], cache)
-    here = np.flatnonzero(~chosen)
-    out[here] = _feistel(keys[segment[here]], sizes[segment[here]], index[here])
+    for chosen in (small, ~small):
+        renumbered = np.cumsum(chosen) - 1
+        here = np.flatnonzero(chosen[segment])
+        part = (keys[chosen], sizes[chosen], renumbered[segment[here]], index[here])
+        out[here] = permute(*part, cache)
     return out
 
 
@@ -136,7 +141,8 @@ def permutations(keys: KeyArray, size: int) -> IntArray:
     if size < FEISTEL_FROM:
         return _small(keys, np.full(len(keys), size)).reshape(len(keys), size).astype(np.int64)
     elements = np.arange(size, dtype=np.int64)
-    return np.stack([_feistel(key, np.int64(size), elements) for key in keys])
+    networks = _networks(keys, np.full(len(keys), size))
+    return np.stack([_feistel(networks, np.full(size, i), elements) for i in range(len(keys))])
 
 
 def compact(numbers: IntArray) -> tuple[IntArray, npt.NDArray[np.intp] | None]:
@@ -157,38 +163,62 @@ def compact(numbers: IntArray) -> tuple[IntArray, npt.NDArray[np.intp] | None]:
     return np.flatnonzero(used) + low, (np.cumsum(used) - 1)[shifted]
 
 
-def _feistel(key: np.uint64 | KeyArray, size: np.int64 | IntArray, index: IntArray) -> IntArray:
-    """One key and size for all elements, or one for each."""
-    a = np.sqrt(size).astype(np.int64)
-    a = a + (a * a < size)  # ceil(sqrt), and never too small where the float was rounded down
-    b = -(-size // a)
-    out = _network(key, a, b, index)
-    beyond = np.flatnonzero(out >= size)
+class _Networks(NamedTuple):
+    """Feistel networks on ``Z_a x Z_b``, one per segment: a ``[segments]``, b ``[segments]``, keys ``[segments, rounds]``."""
+
+    a: KeyArray
+    b: KeyArray
+    keys: KeyArray
+    sizes: KeyArray
+
+
+def _networks(keys: KeyArray, sizes: IntArray) -> _Networks:
+    a = np.sqrt(sizes).astype(np.int64)
+    a += a * a < sizes  # ceil(sqrt), also where the float was rounded down
+    b = -(-sizes // a)
+    rounds = random.words(keys[:, None], np.arange(_ROUNDS))
+    return _Networks(a.astype(np.uint64), b.astype(np.uint64), rounds, sizes.astype(np.uint64))
+
+
+def _one_network(keys: KeyArray, sizes: IntArray, cache: BoundedCache) -> _Networks:
+    def make() -> tuple[_Networks, int]:
+        networks = _networks(keys, sizes)
+        return networks, sum(column.nbytes for column in networks)
+
+    return cache.once((int(keys[0]), int(sizes[0])), make)
+
+
+def _feistel(networks: _Networks, segment: npt.NDArray[np.intp] | None, index: IntArray) -> IntArray:
+    out = _network(networks, segment, index.astype(np.uint64))
+    beyond = np.flatnonzero(out >= networks.sizes[0 if segment is None else segment])
     while len(beyond):  # a * b - size < a, so an element is walked on with probability below size ** -1/2
-        if np.ndim(size):
-            args = (np.asarray(key)[beyond], np.asarray(a)[beyond], np.asarray(b)[beyond])
-            bound: Any = np.asarray(size)[beyond]
-        else:
-            args, bound = (key, a, b), size
-        walked = _network(*args, out[beyond])
+        part = None if segment is None else segment[beyond]
+        walked = _network(networks, part, out[beyond])
         out[beyond] = walked
-        beyond = beyond[walked >= bound]
-    return out
+        beyond = beyond[walked >= networks.sizes[0 if part is None else part]]
+    return out.view(np.int64)
 
 
-def _network(key: Any, a: Any, b: Any, index: IntArray) -> IntArray:
-    """A permutation of ``range(a * b)``; both factors are below 2**32."""
-    left = index // b
-    right = index - left * b
+def _network(networks: _Networks, segment: npt.NDArray[np.intp] | None, index: KeyArray) -> KeyArray:
+    """A permutation of ``range(a * b)`` for each segment; both factors are below 2**32."""
+    # One segment gives scalars, by which numpy divides and multiplies faster.
+    pick: Any = 0 if segment is None else segment
+    moduli = (networks.a[pick], networks.b[pick])
+    left = index // moduli[1]
+    halves = [left, index - left * moduli[1]]
     for turn in range(_ROUNDS):
-        # The address of a draw is the other half and the number of the round: b fits into 40 bits.
-        if turn % 2 == 0:
-            left += random.below(random.words(key, right | (turn << 40)), a)
-            np.subtract(left, a, out=left, where=left >= a)
-        else:
-            right += random.below(random.words(key, left | (turn << 40)), b)
-            np.subtract(right, b, out=right, where=right >= b)
-    return left * b + right
+        target, modulus = halves[turn % 2], moduli[turn % 2]
+        drawn = halves[1 - turn % 2] + networks.keys[pick, turn]
+        drawn *= _ODD_1
+        drawn ^= drawn >> _HALF
+        drawn *= _ODD_2
+        drawn >>= _HALF
+        drawn *= modulus
+        drawn >>= _HALF
+        target += drawn
+        # Below the modulus the difference wraps round to a huge number.
+        np.minimum(target, target - modulus, out=target)
+    return halves[0] * moduli[1] + halves[1]
 
 
 def _small(keys: KeyArray, sizes: IntArray) -> SmallArray:
@@ -210,12 +240,12 @@ def _small(keys: KeyArray, sizes: IntArray) -> SmallArray:
     return out
 
 
-def _small_one(key: np.uint64, size: np.int64, cache: BoundedCache) -> SmallArray:
+def _small_one(keys: KeyArray, sizes: IntArray, cache: BoundedCache) -> SmallArray:
     def make() -> tuple[SmallArray, int]:
-        table = _small(np.array([key]), np.array([size]))
+        table = _small(keys, sizes)
         return table, table.nbytes
 
-    return cache.once((int(key), int(size)), make)
+    return cache.once((int(keys[0]), int(sizes[0])), make)
 
 
 def _small_lookup(

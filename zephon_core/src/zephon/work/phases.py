@@ -6,6 +6,7 @@ dataset leaves at its limit, or where the run ends.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from math import gcd
@@ -101,7 +102,11 @@ class Course:
 
     def at(self, position: int) -> int:
         """Index of the phase that holds a position; for the end of the curriculum, of the last one."""
-        return max(i for i, phase in enumerate(self.phases) if phase.start <= position)
+        return bisect_right(self._starts, position) - 1
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [phase.start for phase in self.phases]
 
     def to_plain(self) -> dict[str, Any]:
         """Plain data."""
@@ -116,7 +121,7 @@ class Course:
         return Course(phases=phases, reason=plain["reason"])
 
 
-class Disagreement(Exception):  # noqa: N818 - not an error by itself
+class Disagreement(Exception):
     """The settings contradict what has been dealt already.
 
     Args:

@@ -122,7 +122,7 @@ def require_known(option: str, given: Mapping[str, Any], names: Sequence[str]) -
     Raises:
         ConfigError: ``unknown-dataset``.
     """
-    unknown = [name for name in given if name not in names]
+    unknown = sorted({str(name) for name in given} - {*names})
     if unknown:
         raise ConfigError(
             f"{option} names datasets that are not in the mixture: {listed(unknown)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -79,7 +80,7 @@ def check_names(schedule: Schedule, datasets: Sequence[str]) -> None:
     Raises:
         ConfigError: ``duplicate-dataset``, ``mixture-names``, ``bad-mixture``.
     """
-    twice = sorted({name for name in datasets if datasets.count(name) > 1})
+    twice = [name for name, n in Counter(datasets).items() if n > 1]
     if twice:
         raise ConfigError(
             f"several datasets have the same name: {listed(twice)}",
@@ -88,8 +89,8 @@ def check_names(schedule: Schedule, datasets: Sequence[str]) -> None:
             code="duplicate-dataset",
         )
     names = schedule_names(schedule)
-    missing = [name for name in names if name not in datasets]
-    extra = [name for name in datasets if name not in names]
+    missing = sorted({*names} - {*datasets})
+    extra = sorted({*datasets} - {*names})
     if missing or extra:
         found = []
         if missing:
