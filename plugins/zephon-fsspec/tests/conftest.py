@@ -55,6 +55,8 @@ class RangeHandler(SimpleHTTPRequestHandler):
     def respond(self, status: int, body: bytes, *, with_body: bool) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
+        if status == 429:
+            self.send_header("Retry-After", "7")
         self.end_headers()
         if with_body:
             self.wfile.write(body)

@@ -7,7 +7,10 @@ import sys
 import threading
 import traceback
 import zipfile
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import fsspec
@@ -211,6 +214,35 @@ def test_only_what_is_surely_not_there_is_not_found(error: Exception, kind: type
     result = translated(error, "s3://bucket/x", ())
     assert type(result) is kind
     assert (result.__cause__, result.__context__) == (None, None)
+
+
+class Answered(Exception):
+    """A client library's error that keeps the answer."""
+
+    def __init__(self, response: Any) -> None:
+        super().__init__("busy")
+        self.response = response
+
+
+@pytest.mark.parametrize(
+    ("headers", "low", "high"),
+    [
+        ({"Retry-After": "2.5"}, 2.5, 2.5),
+        ({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)}, 60, 91),
+        ({"Retry-After": "Mon, 01 Jan 2001 00:00:00 GMT"}, 0, 0),
+        ({"Retry-After": "soon"}, 0, 0),
+        ({"Other": "3"}, 0, 0),
+    ],
+)
+def test_when_to_come_back_is_found_where_each_library_keeps_it(
+    headers: dict[str, str], low: float, high: float
+) -> None:
+    botocore = Answered({"ResponseMetadata": {"HTTPStatusCode": 503, "HTTPHeaders": headers}})
+    requests = Answered(SimpleNamespace(status_code=429, headers=headers))
+    for error in (botocore, requests, caused(OSError("x"), botocore)):
+        result = translated(error, "s3://bucket/x", ())
+        assert low <= getattr(result, "retry_after", 0) <= high
+        assert str(pickle.loads(pickle.dumps(result))) == str(result)
 
 
 def test_zephons_own_errors_pass() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from zephon_fsspec.failures import BusyError
 from zephon_fsspec.remote import FsspecStorage
 
 CONTENT = bytes(range(256)) * 40
@@ -62,7 +63,7 @@ def test_facts_of_a_file_change_with_it(web: Any, storage: FsspecStorage) -> Non
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(404, FileNotFoundError), (403, PermissionError), (429, OSError), (503, OSError), (500, OSError)],
+    [(404, FileNotFoundError), (403, PermissionError), (429, BusyError), (503, OSError), (500, OSError)],
 )
 def test_a_status_says_whether_a_file_is_missing(web: Any, storage: FsspecStorage, status: int, kind: type) -> None:
     url = put(web, "a.bin")
@@ -73,6 +74,15 @@ def test_a_status_says_whether_a_file_is_missing(web: Any, storage: FsspecStorag
         assert type(excinfo.value) is kind
     del web.answers["/a.bin"]
     assert storage.stat(url).size == len(CONTENT)
+
+
+def test_how_long_a_server_asks_to_wait_is_passed_on(web: Any, storage: FsspecStorage) -> None:
+    url = put(web, "a.bin")
+    web.answers["/a.bin"] = 429
+    for call in (storage.stat, lambda url: storage.read_ranges(url, [(0, 10)])):
+        with pytest.raises(BusyError) as excinfo:
+            call(url)
+        assert excinfo.value.retry_after == 7.0
 
 
 def test_nobody_listening_is_an_error_that_may_pass(web: Any, storage: FsspecStorage) -> None:

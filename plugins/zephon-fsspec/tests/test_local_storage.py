@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from zephon.errors import ConfigError
+from zephon.errors import ConfigError, StorageError
 from zephon_fsspec.local import LocalStorage
 
 storage = LocalStorage()
@@ -57,8 +57,10 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["missing", "dangling"])
 def test_a_link_to_nothing_is_noticed(tmp_path: Path, target: str) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / target)
-    with pytest.raises(FileNotFoundError, match="dangling"):
+    with pytest.raises(StorageError) as excinfo:
         names_below(tmp_path)
+    assert excinfo.value.code == "storage-broken-link"
+    assert "dangling" in excinfo.value.what
 
 
 def test_an_editors_lock_is_passed_over(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_the_descriptor_leads_to_a_format_with_the_abilities_it_claims(in_memory
 def test_a_field_the_shard_does_not_have_is_named(in_memory):
     with pytest.raises(ConfigError) as error:
         in_memory(b'{"a":1}\n').read([0], ["b"])
-    assert error.value.code == "field-missing"
+    assert error.value.code == "column-missing"
 
 
 def test_bad_rows_of_one_call_are_all_named_and_no_others(in_memory):

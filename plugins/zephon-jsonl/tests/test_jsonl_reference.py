@@ -205,7 +205,7 @@ def check(data: bytes, shard) -> None:
 
 
 @given(data=contents)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_bytes_index_and_read_as_one_line_at_a_time(in_memory, data):
     check(data, in_memory(data))
 
@@ -213,7 +213,7 @@ def test_any_bytes_index_and_read_as_one_line_at_a_time(in_memory, data):
 @given(
     data=contents, few=st.integers(1, 3), parts=st.integers(2, 3), chunk=st.integers(1, 64), window=st.integers(1, 9)
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_result_depends_on_how_indexing_cuts_the_content(in_memory, monkeypatch, data, few, parts, chunk, window):
     whole = in_memory(data)
     with monkeypatch.context() as patch:
@@ -230,7 +230,7 @@ def test_no_result_depends_on_how_indexing_cuts_the_content(in_memory, monkeypat
 
 
 @given(data=contents, compression=st.sampled_from([gzip.compress, zstandard.compress]), cut=st.floats(0, 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_compressed_content_reads_as_plain_content(in_memory, data, compression, cut):
     middle = int(cut * len(data))
     plain, packed = in_memory(data), in_memory(compression(data[:middle]) + compression(data[middle:]))
@@ -240,7 +240,7 @@ def test_compressed_content_reads_as_plain_content(in_memory, data, compression,
 
 
 @given(data=contents, data_of_test=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_read_is_the_concatenation_of_reads_of_any_split(in_memory, data, data_of_test):
     shard = in_memory(data)
     bad = {row for row, _, _ in shard.index.bad_rows}

@@ -29,7 +29,6 @@ def _small_steps(monkeypatch):
     """Read and restart in steps that small files have many of."""
     monkeypatch.setattr(content, "CHUNK_BYTES", 512)
     monkeypatch.setattr(content, "_FEED", 64)
-    monkeypatch.setattr(reader, "COALESCE_BYTES", 64)
     monkeypatch.setattr(content.Content, "gap", 64)
     monkeypatch.setattr(content.CompressedContent, "gap", 512)
     monkeypatch.setattr(indexer, "_RESTART_BYTES", 1)
@@ -229,6 +228,16 @@ def test_reads_of_more_than_the_parser_takes_are_parsed_in_parts(in_memory, monk
     shard = in_memory(TEXT)
     monkeypatch.setattr(reader, "_PARSE_BYTES", 1000)
     assert shard.read().to_pylist() == ROWS
+    assert shard.read(range(0, 2000, 3)).to_pylist() == ROWS[::3]
+
+
+def test_a_column_larger_than_a_block_may_hold_is_refused(in_memory, monkeypatch):
+    shard = in_memory(TEXT)
+    monkeypatch.setattr(reader, "MAX_COLUMN_BYTES", 40_000)
+    assert shard.read(range(1000)).num_rows == 1000
+    with pytest.raises(ShardError) as error:
+        shard.read()
+    assert error.value.code == "shard-rows-too-large"
 
 
 def test_an_index_written_down_and_loaded_reads_the_same_rows(in_memory):

@@ -60,10 +60,7 @@ def context(**kwargs: Any) -> LaneContext:
         "operator": "op",
         "datasets": names,
         "components": names,
-        "phases": (
-            PhaseWeights(weights={"web": 5, "code": 3, "books": 2}),
-            PhaseWeights(weights={"web": 1, "code": 1}),
-        ),
+        "phases": phases,
         "lane": 3,
         "lanes": 8,
     }

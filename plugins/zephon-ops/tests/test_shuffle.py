@@ -33,7 +33,7 @@ def order(lab, operator, n, cuts=(), **where):
     return [row for made in blocks for row in made.data.column("n").to_pylist()]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     n=st.integers(1, 200),
     size=st.integers(1, 60),

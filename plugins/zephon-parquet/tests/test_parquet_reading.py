@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,10 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from zephon.block import canonical_schema
-from zephon.errors import BadRowsError, ShardError
+from zephon.errors import BadRowsError, DataError, ShardError
 from zephon_parquet import reader as reader_module
+from zephon_parquet.source import FetchedFile
 
-from .conftest import CountingContext, everything, opened, write_groups
+from .conftest import CountingContext, everything, opened, shard_at, write_groups
 
 integers = st.integers(-(2**31), 2**31 - 1)
 words = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -121,7 +123,7 @@ def read(reader: Any, rows: list[int], names: list[str] | None) -> list[list[Any
 
 
 @given(data=st.data())
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_rows_and_any_projection_are_what_pyarrow_reads(path: Path, data: st.DataObject) -> None:
     table = data.draw(tables())
     write_groups(path, table, data.draw(layouts(table.num_rows)), **data.draw(OPTIONS))
@@ -136,7 +138,7 @@ def test_any_rows_and_any_projection_are_what_pyarrow_reads(path: Path, data: st
         assert index.schema.equals(canonical_schema(pq.read_schema(path)))
         assert read(reader, rows, names) == expected
         pieces = [read(reader, rows[a:b], names) for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
-        assert [sum(columns, []) for columns in zip(*pieces, strict=True)] == expected
+        assert [list(chain(*columns)) for columns in zip(*pieces, strict=True)] == expected
         reader.close()
 
 
@@ -150,7 +152,9 @@ def test_reading_in_pieces_in_any_order_by_any_projection_leaves_no_trace(path: 
         for _ in range(data.draw(st.integers(1, 6))):
             rows = sorted(data.draw(st.sets(st.integers(0, 59))))
             names = data.draw(st.sampled_from([["x"], ["s"], ["s", "x"]]))
-            assert read(reader, rows, names) == [table.column(n).take(rows).to_pylist() for n in names]
+            assert read(reader, rows, names) == [
+                table.column(n).take(pa.array(rows, pa.int64())).to_pylist() for n in names
+            ]
 
 
 # --- cases
@@ -231,6 +235,32 @@ def test_only_the_chunks_of_touched_row_groups_and_wanted_columns_are_read(path:
     assert 0.2 < total / path.stat().st_size < 0.3  # two of four columns of two of four row groups
 
 
+def test_a_decoder_that_looks_beyond_a_chunk_gets_the_bytes_of_the_file(path: Path) -> None:
+    """As it does for files of old writers, which did not count the dictionary's header (PARQUET-816)."""
+    data = bytes(range(200))
+    path.write_bytes(data)
+    context = CountingContext()
+    file = FetchedFile(shard_at(path), context)
+    with file.holding([(10, 20), (30, 60)]):
+        assert context.requests == 1
+        for start, count, requests in (
+            (10, 10, 1),
+            (35, 5, 1),
+            (55, 30, 2),
+            (0, 5, 3),
+            (20, 10, 4),
+            (190, 50, 5),
+            (200, 1, 5),
+        ):
+            file.seek(start)
+            assert bytes(file.read(count)) == data[start : start + count]
+            assert file.tell() == min(start + count, 200)
+            assert context.requests == requests
+    file.seek(10)
+    assert bytes(file.read(5)) == data[10:15]
+    assert context.requests == 6
+
+
 @given(st.sets(st.integers(0, 3999), max_size=20), st.sets(st.sampled_from("abcd")))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_ranges_are_sorted_apart_and_inside_the_file(path: Path, rows: set[int], names: set[str]) -> None:
@@ -254,10 +284,10 @@ def test_a_large_row_group_read_piece_by_piece_is_decoded_once(path: Path, fetch
         reader, _ = opened(path, context)
         context.requests = 0
         with mock.patch.object(reader, "_steps", wraps=reader._steps) as begun:
-            got = [reader.read(np.arange(start, start + 700), None) for start in range(0, 49_000, 700)]
+            got = [reader.read(np.arange(start, start + 700), None) for start in range(0, 49_700, 700)]
         assert begun.call_count == 1
         assert context.requests == 1
-        assert pa.Table.from_batches(got).column("x").to_pylist() == table.column("x").to_pylist()[:49_000]
+        assert pa.Table.from_batches(got).column("x").to_pylist() == table.column("x").to_pylist()[:49_700]
 
 
 def test_a_large_row_group_read_in_part_is_never_decoded_whole(path: Path) -> None:
@@ -282,6 +312,24 @@ def test_more_than_a_column_may_hold_is_an_error_and_less_is_read(path: Path) ->
             reader.read(np.arange(60), None)
         assert excinfo.value.code == "shard-rows-too-large"
         assert reader.read(np.arange(30, 70), None).num_rows == 40
+
+
+def test_large_text_that_outgrows_the_canonical_type_is_an_error_and_less_is_read(path: Path) -> None:
+    """A stand-in for a row group with over 2 GiB of text, which Arrow refuses to convert as a whole."""
+    pq.write_table(pa.table({"s": pa.array(["x" * 100] * 100, pa.large_string())}), path)
+    convert = reader_module.conform
+
+    def limited(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        if batch.nbytes > 5000:
+            raise DataError("too large", found="input array too large", code="field-type-mismatch")
+        return convert(batch, schema)
+
+    with mock.patch.multiple(reader_module, MAX_COLUMN_BYTES=5000, conform=limited):
+        reader, _ = opened(path)
+        with pytest.raises(ShardError) as excinfo:
+            reader.read(np.arange(100), None)
+        assert excinfo.value.code == "shard-rows-too-large"
+        assert reader.read(np.array([0, 50, 99]), None).column("s").to_pylist() == ["x" * 100] * 3
 
 
 def test_chunked_columns_are_not_cut(path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from zephon.block import Origins, retained_bytes, unify_schemas
-from zephon.errors import BadRowsError, EngineError, PluginError, StorageError
+from zephon.errors import BadRowsError, EngineError, PluginError, ShardError, StorageError
 from zephon.io import BlockReader, Dataset, first_rows
 
-SETTINGS = settings(max_examples=60, deadline=None)
+SETTINGS = settings(max_examples=40, deadline=None)
 
 
 def pointers(triples):
@@ -118,17 +118,26 @@ def test_reading_any_pointers_equals_reading_them_one_by_one(doubles, cache_byte
     check()
 
 
-def expected_bad(datasets, place):
-    """Why a row cannot be read, by the laws: it alone, or the decode unit it lies in; None if it can."""
+def is_readable(datasets, made, place):
+    """Whether a row can be read, by the laws: it alone and the decode unit it lies in decide, and the index."""
     d, s, r = place
     shards, unit, known_bad = datasets[d]
     rows = shards[s]
-    if known_bad and isinstance(rows[r], str) and rows[r][0] == "?":
-        return "malformed"
-    start, stop = (r, r + 1) if unit == 0 else (r // unit * unit, min(r // unit * unit + unit, len(rows)))
-    if any(isinstance(v, str) and v[0] == "!" for v in rows[start:stop]):
-        return "torn"
-    return "malformed" if isinstance(rows[r], str) else None
+    if known_bad and rows[r] == "?malformed":
+        return False
+    if not made[d]._source.index(s).schema.names:
+        return True  # the shard has no column, so nothing of it is read
+    start, stop = (r, r + 1) if unit == 0 else (r // unit * unit, r // unit * unit + unit)
+    return rows[r] != "?malformed" and "!torn" not in rows[start:stop]
+
+
+def bad_rows_of(reader, asked):
+    """Positions of the rows that reading them all calls bad."""
+    try:
+        reader.read(pointers(asked))
+    except BadRowsError as error:
+        return [bad.row for bad in error.rows]
+    return []
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 400, 1 << 20])
@@ -138,37 +147,17 @@ def test_bad_rows_are_all_named_and_do_not_depend_on_what_else_is_asked_for(doub
     def check(world):
         datasets, asked = world
         made = build(doubles, datasets)
-        schema = union(made)
-        readable = [expected_bad(datasets, place) is None or not _columns_of(made, place) for place in asked]
-        readable = [
-            expected_bad(datasets, place) is None
-            or (
-                not _columns_of(made, place)
-                and not (datasets[place[0]][2] and expected_bad(datasets, place) == "malformed")
-            )
-            for place in asked
-        ]
-        reader = BlockReader(made, schema, cache_bytes=cache_bytes)
+        reader = BlockReader(made, union(made), cache_bytes=cache_bytes)
         try:
-            for some, fine in ((asked, readable), (asked[::-1], readable[::-1]), (asked[1::2], readable[1::2])):
-                named = set()
-                try:
-                    reader.read(pointers(some))
-                except BadRowsError as error:
-                    named = {bad.row for bad in error.rows}
-                    assert [bad.row for bad in error.rows] == sorted(named)
-                assert named == {i for i, ok in enumerate(fine) if not ok}
+            for some in (asked, asked[::-1], asked[1::2]):
+                fine = [is_readable(datasets, made, place) for place in some]
+                assert bad_rows_of(reader, some) == [i for i, ok in enumerate(fine) if not ok]
                 good = [place for place, ok in zip(some, fine, strict=True) if ok]
                 assert reader.read(pointers(good)).num_rows == len(good)
         finally:
             reader.close()
 
     check()
-
-
-def _columns_of(made, place):
-    """Whether the shard of a place has any column at all; where it has none, nothing of it is read."""
-    return made[place[0]]._source.index(place[1]).schema.names
 
 
 @pytest.fixture
@@ -220,14 +209,23 @@ def test_a_broken_unit_gives_its_code_and_cause_and_leaves_the_other_units_reada
     reader.close()
 
 
-def test_a_shard_that_cannot_be_opened_is_tried_once_and_bad_as_a_whole(write, doubles):
+def test_a_shard_that_cannot_be_opened_is_tried_once_and_bad_as_a_whole(write, doubles, monkeypatch):
     root = write({"a.rows": [{"x": i} for i in range(100)], "b.rows": [{"x": 1}]})
     dataset = Dataset.from_path("web", root)
     reader = BlockReader([dataset], dataset.schema)
-    (root / "a.rows").write_bytes(doubles.rows_file([{"x": i} for i in range(50)]))
-    with pytest.raises(BadRowsError) as excinfo:
-        reader.read(pointers([(0, 0, r) for r in range(100)] + [(0, 1, 0)]))
-    assert excinfo.value.code == "shard-changed" or dataset.total() == 51
+    tried = []
+    original = doubles.RowsFormat.open
+
+    def fail(self, shard, index, context):
+        if shard.name == "b.rows":
+            return original(self, shard, index, context)
+        tried.append(shard.name)
+        raise ShardError("no footer", code="torn")
+
+    monkeypatch.setattr(doubles.RowsFormat, "open", fail)
+    places = [(0, 0, r) for r in range(100)] + [(0, 1, 0)]
+    assert bad_rows_of(reader, places) == list(range(100))
+    assert tried == ["a.rows"]
     reader.close()
 
 
@@ -356,6 +354,126 @@ def test_a_large_unit_broken_behind_the_rows_asked_for_is_bad_as_it_would_be_if_
         reader.close()
 
 
+def test_bad_rows_of_a_large_unit_are_named_as_they_are_of_a_kept_one(write):
+    rows = [{"x": 0}, "?bad", *({"x": i} for i in range(2, 9)), "?last"]
+    dataset = Dataset.from_path("web", write({"a.rows": rows}), format_options={"unit": 10})
+    for cache_bytes in (0, 1 << 20):
+        reader = BlockReader([dataset], dataset.schema, cache_bytes=cache_bytes)
+        assert bad_rows_of(reader, [(0, 0, r) for r in (0, 1, 8, 9)]) == [1, 3]
+        assert reader.read(pointers([(0, 0, r) for r in (0, 8)])).to_pylist() == [{"x": 0}, {"x": 8}]
+        reader.close()
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+def test_a_shard_of_units_that_cannot_be_opened_is_bad_as_a_whole(write, doubles, monkeypatch, cache_bytes):
+    dataset = Dataset.from_path("web", write({"a.rows": [{"x": i} for i in range(6)]}), format_options={"unit": 3})
+
+    def fail(*_):
+        raise ShardError("no footer", code="torn")
+
+    monkeypatch.setattr(doubles.RowsFormat, "open", fail)
+    reader = BlockReader([dataset], dataset.schema, cache_bytes=cache_bytes)
+    for _ in range(2):
+        assert bad_rows_of(reader, [(0, 0, r) for r in range(6)]) == list(range(6))
+    reader.close()
+
+
+def test_a_large_unit_that_breaks_later_stays_broken(write, doubles, monkeypatch):
+    dataset = Dataset.from_path("web", write({"a.rows": [{"x": i} for i in range(6)]}), format_options={"unit": 6})
+    reader = BlockReader([dataset], dataset.schema, cache_bytes=0)
+    assert reader.read(pointers([(0, 0, 2)])).to_pylist() == [{"x": 2}]
+    with monkeypatch.context() as patch:
+
+        def fail(*_):
+            raise ShardError("checksum", code="torn")
+
+        patch.setattr(doubles._RowsReader, "read", fail)
+        assert bad_rows_of(reader, [(0, 0, 2)]) == [0]
+    assert bad_rows_of(reader, [(0, 0, 2)]) == [0]
+    reader.close()
+
+
+def test_a_unit_that_proves_too_large_is_delivered_and_read_by_rows_from_then_on(write):
+    dataset = Dataset.from_path("web", write({"a.rows": [{"x": 0}] * 100}), format_options={"unit": 100})
+    reader = BlockReader([dataset], dataset.schema, cache_bytes=700)
+    reader._decoded[0] = (1, 1)  # what was read before took one byte a row; these take eight
+    first = reader.read(pointers([(0, 0, r) for r in range(100)]))
+    assert first.num_rows == 100
+    assert reader.nbytes == 0
+    assert reader.stats()["units_decoded"] == 1
+    assert reader.read(pointers([(0, 0, 5)])).num_rows == 1
+    assert reader.stats()["units_decoded"] == 1
+    reader.close()
+
+
+def test_a_block_past_the_largest_column_is_an_error_that_says_so(write, monkeypatch):
+    dataset = Dataset.from_path("web", write({"a.rows": [{"t": "x" * 100}], "b.rows": [{"t": "x" * 100}]}))
+    reader = BlockReader([dataset], dataset.schema)
+    monkeypatch.setattr("zephon.block.columns.MAX_COLUMN_BYTES", 150)
+    with pytest.raises(EngineError) as excinfo:
+        reader.read(pointers([(0, 0, 0), (0, 1, 0)]))
+    assert excinfo.value.code == "block-too-large"
+    reader.close()
+
+
+def test_storage_trouble_while_decoding_a_unit_reaches_every_thread_and_is_tried_again_later(numbers, monkeypatch):
+    dataset = numbers(unit=12)
+    reader = BlockReader([dataset], dataset.schema)
+    begun, go = threading.Event(), threading.Event()
+
+    def fail(*_):
+        begun.set()
+        go.wait(10)
+        raise StorageError("down", code="storage-unavailable")
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor(3) as pool:
+        patch.setattr(reader, "_decode_unit", fail)
+        first = pool.submit(reader.read, pointers([(0, 0, 0)]))
+        assert begun.wait(10)
+        others = [pool.submit(reader.read, pointers([(0, 0, r)])) for r in (1, 2)]
+        while reader.stats()["cache_hits"] < 2:
+            pass
+        go.set()
+        assert {f.exception().code for f in (first, *others)} == {"storage-unavailable"}
+    assert reader.read(pointers([(0, 0, 0)])).num_rows == 1
+    reader.close()
+
+
+def test_one_shard_read_by_many_threads_opens_few_readers_and_waits_for_them(write, doubles, monkeypatch):
+    dataset = Dataset.from_path("web", write({"a.rows": [{"x": i} for i in range(64)]}))
+    reader = BlockReader([dataset], dataset.schema)
+    original = doubles._RowsReader.read
+
+    def slowly(self, rows, columns):
+        threading.Event().wait(0.005)
+        return original(self, rows, columns)
+
+    monkeypatch.setattr(doubles._RowsReader, "read", slowly)
+    with ThreadPoolExecutor(16) as pool:
+        blocks = list(pool.map(lambda r: reader.read(pointers([(0, 0, r)])), range(64)))
+    assert [b.to_pylist() for b in blocks] == [[{"x": i}] for i in range(64)]
+    assert len(doubles.COUNTS["opened"]) <= 4
+    reader.close()
+
+
+def test_a_reader_that_was_in_use_when_the_pool_closed_is_closed_when_it_comes_back(numbers, doubles, monkeypatch):
+    dataset = numbers()
+    reader = BlockReader([dataset], dataset.schema)
+    original = doubles._RowsReader.read
+    monkeypatch.setattr(doubles._RowsReader, "read", lambda self, r, c: (reader.close(), original(self, r, c))[1])
+    assert reader.read(pointers([(0, 0, 0)])).num_rows == 1
+    assert doubles.COUNTS["open"] == 0
+
+
+def test_facts_of_many_shards_are_forgotten_and_found_again(write, monkeypatch):
+    monkeypatch.setattr("zephon.io.reader._KNOWN_SHARDS", 3)
+    dataset = Dataset.from_path("web", write({f"{i}.rows": [{"x": i}] for i in range(8)}))
+    reader = BlockReader([dataset], dataset.schema)
+    for _ in range(2):
+        assert [row["x"] for row in reader.read(pointers([(0, i, 0) for i in range(8)])).to_pylist()] == list(range(8))
+    reader.close()
+
+
 def test_only_the_columns_wanted_are_decoded(numbers, doubles, monkeypatch):
     asked = []
     original = doubles._RowsReader.read
@@ -466,3 +584,9 @@ def test_first_rows_pass_over_what_cannot_be_read(write):
     data, origins = first_rows(Dataset.from_path("web", root), 6)
     assert [row["x"] for row in data.to_pylist()] == [0, 2, 5]
     assert origins.shard.tolist() == [0, 0, 2]
+
+
+def test_a_dataset_of_which_no_row_can_be_read_says_why(write):
+    with pytest.raises(ShardError) as excinfo:
+        Dataset.from_path("web", write({"a.rows": ["!torn"]}), format_options={"unit": 1}).head()
+    assert excinfo.value.code == "torn"

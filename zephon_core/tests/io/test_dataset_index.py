@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import pickle
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from zephon.abc import FileInfo, Shard, ShardIndex
 from zephon.errors import EngineError, ShardError, StorageError
 from zephon.io import Dataset, indexing
 from zephon.io.index import DamagedIndexError, IndexWriter, read_index
+from zephon.io.progress import Progress
 from zephon.io.shards import ShardTable
 
 ROWS = [{"x": 1}, {"x": 2}]
@@ -115,7 +118,9 @@ def test_an_index_is_built_once_and_reused(write, doubles):
     again = Dataset.from_path("web", root)
     assert again.total() == 4
     assert len(doubles.COUNTS["indexed"]) == 2
-    assert again._source.index_path == str(index_file(root))
+    assert again.index_path == str(index_file(root))
+    assert again.format_name == "rows"
+    assert again.total_bytes() == sum(p.stat().st_size for p in root.glob("*.rows"))
 
 
 def test_making_a_dataset_indexes_nothing(write, doubles):
@@ -220,7 +225,7 @@ def test_where_the_directory_cannot_be_written_the_index_goes_to_the_cache(write
     (root / ".zephon").write_text("a file where the directory should be")
     dataset = Dataset.from_path("web", root)
     assert dataset.total() == 2
-    assert Path(dataset._source.index_path).parent == tmp_path / "cache"
+    assert Path(dataset.index_path).parent == tmp_path / "cache"
     assert Dataset.from_path("web", root).total() == 2
     assert len(doubles.COUNTS["indexed"]) == 1
 
@@ -231,7 +236,7 @@ def test_where_nothing_can_be_written_the_index_stays_in_memory(write, doubles, 
     monkeypatch.setenv("ZEPHON_CACHE_DIR", str(root / "a.rows" / "no"))
     dataset = Dataset.from_path("web", root)
     assert dataset.head() == ROWS
-    assert dataset._source.index_path == ""
+    assert dataset.index_path == ""
 
 
 def test_the_user_can_say_where_the_index_is_kept(write, doubles, tmp_path):
@@ -239,7 +244,7 @@ def test_the_user_can_say_where_the_index_is_kept(write, doubles, tmp_path):
     for _ in range(2):
         dataset = Dataset.from_path("web", root, index_dir=tmp_path / "mine")
         assert dataset.total() == 2
-    assert Path(dataset._source.index_path).parent == tmp_path / "mine"
+    assert Path(dataset.index_path).parent == tmp_path / "mine"
     assert not (root / ".zephon").exists()
     assert len(doubles.COUNTS["indexed"]) == 1
 
@@ -389,3 +394,70 @@ def test_a_long_index_run_reports_progress_in_the_log(write, monkeypatch, caplog
     monkeypatch.setattr("zephon.io.progress._PATIENCE", 0.0)
     Dataset.from_path("web", write({f"{i}.rows": ROWS for i in range(3)})).total()
     assert "indexing web: 1/3 shards" in caplog.text
+
+
+def test_breaking_off_does_not_wait_for_storage_that_does_not_answer(doubles, monkeypatch):
+    for i in range(50):
+        doubles.FILES[f"fake://bucket/{i}.rows"] = doubles.rows_file(ROWS)
+    dataset = Dataset.from_path("web", "fake://bucket")
+
+    def interrupt(self):
+        doubles.FAULTS.extend([TimeoutError("slow")] * 10_000)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zephon.io.progress.Progress.step", interrupt)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        dataset.total()
+    assert time.monotonic() - started < 20
+    assert not [t for t in threading.enumerate() if t.name.startswith("zephon-index")]
+    monkeypatch.undo()
+    doubles.FAULTS.clear()
+    assert dataset._source.rows.sum() == 100
+
+
+def test_on_a_terminal_progress_is_a_bar_that_ends_its_line(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("zephon.io.progress._PATIENCE", 0.0)
+    with Progress("indexing web", 4, "shards") as progress:
+        for _ in range(4):
+            progress.step()
+    assert screen.getvalue().startswith("\r[")
+    assert "indexing web: 4/4 shards" in screen.getvalue()
+    assert screen.getvalue().endswith("\n")
+
+
+def test_what_is_done_within_a_second_shows_nothing(monkeypatch, caplog):
+    caplog.set_level("INFO", logger="zephon.io")
+    with Progress("indexing web", 1, "shards") as progress:
+        progress.step()
+    assert caplog.text == ""
+
+
+def test_many_broken_shards_are_not_all_waited_for(write, doubles):
+    dataset = Dataset.from_path("web", write({f"{i:03d}.rows": b"nonsense" for i in range(300)}), fmt="rows")
+    with pytest.raises(ShardError) as excinfo:
+        dataset.total()
+    assert "20 or more shards" in str(excinfo.value)
+
+
+def test_a_disk_that_fills_up_sends_the_index_elsewhere(write, doubles, monkeypatch, tmp_path, caplog):
+    root = write({"a.rows": ROWS})
+    original = indexing._sync
+
+    def full(path):
+        if str(root) in path:
+            raise OSError(28, "No space left on device")
+        original(path)
+
+    monkeypatch.setattr(indexing, "_sync", full)
+    dataset = Dataset.from_path("web", root)
+    assert dataset.total() == 2
+    assert Path(dataset.index_path).parent == tmp_path / "cache"
+    assert "No space left" in caplog.text
+    assert list((root / ".zephon").iterdir()) == []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from zephon.errors import ConfigError
-from zephon.io import Dataset
+from zephon.errors import ConfigError, PluginError
+from zephon.io import Dataset, urls
 from zephon.io.listing import expand_braces, glob_regex
+from zephon.plugins import StorageDescriptor, register
 
 ROWS = [{"x": 1}, {"x": 2}]
 
@@ -208,3 +209,112 @@ def test_braces_expand_as_in_a_shell():
 )
 def test_globs_match_as_in_a_shell(pattern, name, matches):
     assert bool(glob_regex(pattern).fullmatch(name)) is matches
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme", "parent", "name"),
+    [
+        ("/data/a.rows", "", "/data", "a.rows"),
+        ("/a.rows", "", "/", "a.rows"),
+        ("s3://bucket/a/b.rows", "s3", "s3://bucket/a", "b.rows"),
+        ("memory://b.rows", "memory", "memory://", "b.rows"),
+        ("https://u:p@host/a/b.rows?x=/y#z", "https", "https://u:p@host/a", "b.rows"),
+        ("file:///data/a%20b.rows", "file", "file:///data", "a b.rows"),
+        ("zip://a/b.rows::s3://bucket/c.zip", "zip", "zip://a::s3://bucket/c.zip", "b.rows"),
+        ("simplecache::s3://bucket/a/b.rows", "simplecache", "simplecache::s3://bucket/a", "b.rows"),
+        ("S3://bucket/a/b.rows", "s3", "S3://bucket/a", "b.rows"),
+    ],
+)
+def test_urls_come_apart_into_scheme_directory_and_name(url, scheme, parent, name):
+    assert urls.scheme_of(url) == scheme
+    assert urls.parent(url) == parent
+    assert urls.basename(url) == name
+    assert scheme == "file" or urls.join(parent, name) == url.partition("?")[0]
+
+
+def test_a_url_that_does_not_lie_below_has_no_name():
+    for url, root in (("/data2/a", "/data"), ("s3://b/x", "s3://a"), ("zip://a::s3://b", "zip://::s3://c")):
+        with pytest.raises(ValueError, match="does not lie below"):
+            urls.relative(url, root)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:p@host/a?sig=x#f", "https://host/a"),
+        ("s3://key:secret@bucket/a@b/c", "s3://bucket/a@b/c"),
+        ("az://c/a?sv=1&sig=x/y", "az://c/a"),
+        ("s3://bucket/a-?.rows", "s3://bucket/a-?.rows"),
+        ("zip://a::https://u:p@host/b.zip?sig=x", "zip://a::https://host/b.zip"),
+        ("/data/odd?name=x@y", "/data/odd?name=x@y"),
+    ],
+)
+def test_what_is_shown_of_a_url_holds_neither_userinfo_nor_query(url, shown):
+    assert urls.display(url) == shown
+    assert urls.redact(f"GET {url} failed") == f"GET {shown} failed"
+
+
+def test_data_spread_over_two_stores_is_one_dataset(write, doubles):
+    root = write({"a.rows": ROWS})
+    doubles.FILES["fake://bucket/a.rows"] = doubles.rows_file(ROWS)
+    dataset = Dataset.from_path("web", [root, "fake://bucket"])
+    assert list(dataset.shard_names) == ["0/a.rows", "1/a.rows"]
+    assert dataset.total() == 4
+
+
+def test_a_store_that_lists_files_elsewhere_is_refused(doubles, monkeypatch):
+    doubles.FILES["fake://bucket/a.rows"] = doubles.rows_file(ROWS)
+    listed = doubles.FakeStorage.list
+    monkeypatch.setattr(doubles.FakeStorage, "list", lambda self, url: listed(self, "fake://bucket"))
+    monkeypatch.setattr(doubles.FakeStorage, "stat", lambda self, url: doubles.FileInfo(url=url, size=1))
+    with pytest.raises(PluginError) as excinfo:
+        Dataset.from_path("web", "fake://other/*.rows")
+    assert excinfo.value.code == "storage-contract"
+
+
+def test_two_shards_of_one_name_are_refused(write, doubles, monkeypatch):
+    monkeypatch.setattr(
+        doubles.RowsFormat,
+        "discover",
+        lambda self, files: [doubles.Shard(url=f.url, name="one", file=f) for f in files],
+    )
+    with pytest.raises(PluginError) as excinfo:
+        Dataset.from_path("web", write({"a.rows": ROWS, "b.rows": ROWS}))
+    assert excinfo.value.code == "format-contract"
+
+
+def test_the_storage_of_the_highest_priority_reads_a_scheme_and_a_tie_is_an_error(doubles):
+    doubles.FILES["fake://bucket/a.rows"] = doubles.rows_file(ROWS)
+
+    class Refusing(doubles.FakeStorage):
+        def stat(self, url):
+            raise PermissionError(url)
+
+    def rival(priority):
+        descriptor = StorageDescriptor(
+            name="rival", summary="Refuses", impl="nowhere:Nothing", schemes=("fake",), priority=priority
+        )
+        return register("storage", descriptor, Refusing)
+
+    with rival(1):
+        assert Dataset.from_path("web", "fake://bucket").total() == 2
+    with rival(1000):
+        assert failing("fake://bucket").code == "path-unreadable"
+    with rival(100):
+        assert failing("fake://bucket").code == "storage-ambiguous"
+
+
+def test_a_scheme_that_no_storage_reads_is_an_error(monkeypatch):
+    monkeypatch.setattr("zephon.plugins.Registry.descriptors", lambda self: {})
+    error = failing("s4://me:secret@bucket/x")
+    assert error.code == "storage-scheme"
+    assert "secret" not in str(error)
+
+
+def test_shard_names_behave_as_a_sequence(write):
+    names = Dataset.from_path("web", write({f"{i}.rows": ROWS for i in range(5)})).shard_names
+    assert names[1] == "1.rows"
+    assert names[-1] == "4.rows"
+    assert list(names[1:4:2]) == ["1.rows", "3.rows"]
+    assert names == [f"{i}.rows" for i in range(5)]
+    assert "3.rows" in names

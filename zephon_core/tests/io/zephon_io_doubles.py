@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 from zephon.abc import FileInfo, Shard, ShardFormat, ShardIndex, ShardReader, StorageBackend
-from zephon.block import canonical_schema, conform, empty_batch
+from zephon.block import canonical_schema, empty_batch
 from zephon.errors import BadRow, BadRowsError, ShardError
 from zephon.plugins import ShardFormatDescriptor, StorageDescriptor, register
 
@@ -58,7 +58,8 @@ class RowsFormat(ShardFormat):
         COUNTS["indexed"].append(shard.name)
         starts = np.cumsum([len(MAGIC) + 1, *(len(line) + 1 for line in lines)])
         good = [json.loads(line) for line in lines if line[:1] not in (b"?", b"!")]
-        schema = canonical_schema(pa.Table.from_pylist(_widened(good)).schema)
+        names = dict.fromkeys(name for row in good for name in row)
+        schema = canonical_schema(pa.schema([(n, pa.array([row.get(n) for row in good]).type) for n in names]))
         bad = [(i, int(starts[i]), line[1:].decode()) for i, line in enumerate(lines) if line.startswith(b"?")]
         units = None
         if self.unit:
@@ -115,15 +116,11 @@ class _RowsReader(ShardReader):
         schema = self.index.schema if columns is None else pa.schema([self.index.schema.field(c) for c in columns])
         if not len(rows):
             return empty_batch(schema)
-        table = [json.loads(line) for line in wanted.values()]
         if not len(schema):
             return pa.record_batch({"_": pa.nulls(len(rows))}).select([])
-        return conform(pa.RecordBatch.from_pylist(_widened(table)), schema)
-
-
-def _widened(rows):
-    names = dict.fromkeys(name for row in rows for name in row)
-    return [{name: row.get(name) for name in names} for row in rows]
+        read = [json.loads(line) for line in wanted.values()]
+        columns = [pa.array([row.get(f.name) for row in read], f.type) for f in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @attrs.frozen(slots=True)

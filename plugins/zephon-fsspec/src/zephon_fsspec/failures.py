@@ -10,6 +10,8 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from zephon.errors import ZephonError
@@ -19,6 +21,21 @@ _QUERY: Final = re.compile(r"\?[^\s'\"<>]*")
 #: Shorter option values are words like "yes", no secrets.
 _SHORTEST_SECRET: Final = 4
 _LONGEST_MESSAGE: Final = 400
+
+
+class BusyError(OSError):
+    """A store asks to come back later.
+
+    Attributes:
+        retry_after: seconds to wait.
+    """
+
+    def __init__(self, retry_after: float, *args: Any) -> None:
+        super().__init__(*args)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BusyError, (self.retry_after, self.errno, self.strerror, self.filename)
 
 
 def public_url(url: str) -> str:
@@ -73,7 +90,8 @@ def translated(error: Exception, url: str, secrets: Iterable[str]) -> Exception:
     Returns:
         ``error`` itself if it is Zephon's own; otherwise a new one without cause or context: ``FileNotFoundError`` only
         if it says surely that nothing is there, ``PermissionError`` if access was refused or the operation does not
-        exist, ``EOFError`` as it was, and an ``OSError`` for everything else.
+        exist, ``EOFError`` as it was, and an ``OSError`` for everything else, a :class:`BusyError` where the store said
+        when to come back.
     """
     if isinstance(error, ZephonError):
         return error
@@ -86,7 +104,8 @@ def translated(error: Exception, url: str, secrets: Iterable[str]) -> Exception:
     meaning = os.strerror(number)
     if text and text != meaning and text not in place:
         meaning = f"{meaning} ({type(error).__name__}: {text})"
-    return kind(number, meaning, place)
+    pause = retry_after_of(error) if kind is OSError else 0.0
+    return BusyError(pause, number, meaning, place) if pause else kind(number, meaning, place)
 
 
 def _kind_of(error: Exception) -> tuple[type[OSError], int]:
@@ -114,6 +133,33 @@ def status_of(error: BaseException) -> int | None:
             if isinstance(candidate, int) and 100 <= candidate <= 599:
                 return candidate
     return None
+
+
+def retry_after_of(error: BaseException) -> float:
+    """Seconds to wait, from a ``Retry-After`` header behind an error (RFC 9110, 10.2.3); 0.0 where there is none."""
+    for cause in _chain(error):
+        response: Any = getattr(cause, "response", None)
+        if isinstance(response, Mapping):
+            headers: Any = response.get("ResponseMetadata", {}).get("HTTPHeaders")  # botocore
+        else:
+            headers = getattr(cause, "headers", None) or getattr(response, "headers", None)  # aiohttp; the others
+        if isinstance(headers, Mapping):
+            for name, value in headers.items():
+                if str(name).lower() == "retry-after":
+                    return _seconds(str(value))
+    return 0.0
+
+
+def _seconds(text: str) -> float:
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return 0.0
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
 def _candidates(cause: BaseException) -> Iterator[object]:

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from zephon.abc import FileInfo, StorageBackend
-from zephon.errors import ConfigError
+from zephon.errors import ConfigError, StorageError
 
 from zephon_fsspec.checks import check_ranges, past_the_end
 
@@ -85,8 +85,9 @@ class LocalStorage(StorageBackend):
         """Every regular file below a directory, in the order of names; links are followed, but never round in a circle.
 
         Raises:
-            FileNotFoundError: no such directory; or a link whose target is missing, so that lost data is noticed.
+            FileNotFoundError: no such directory.
             NotADirectoryError: a file.
+            StorageError: ``storage-broken-link``, so that lost data is noticed.
         """
         path = self.local_path(url)
         is_url = url.startswith(_FILE_SCHEME)
@@ -160,7 +161,12 @@ def _walk(path: str, prefix: str, above: tuple[tuple[int, int], ...]) -> Iterato
                 raise
             if not entry.is_symlink() or entry.name.startswith("."):
                 continue  # removed since it was listed, or an editor's lock
-            raise FileNotFoundError(errno.ENOENT, "A link that leads to no file", entry.path) from None
+            raise StorageError(
+                f"{entry.path} is a link that leads to no file",
+                found=f"it points to {os.readlink(entry.path)}",
+                fix="put the file it points to in its place, or remove the link",
+                code="storage-broken-link",
+            ) from None
         name = prefix + entry.name
         identity = (found.st_dev, found.st_ino)
         if modes.S_ISREG(found.st_mode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +37,7 @@ _STRANGERS: Final = {
 #: Stored bytes handed to a decoder at once: bounds what a chunk can grow to.
 _FEED: Final = 1 << 16
 #: Neighbouring ranges with less than this between them are worth fetching as one.
-COALESCE_BYTES: Final = 1 << 17
+_COALESCE: Final = 1 << 17
 
 
 def compression_of(head: bytes) -> str:
@@ -166,11 +167,11 @@ class Content(ABC):
     """Random access to the content of an indexed shard."""
 
     #: Ranges with at most so many bytes between them are asked for as one.
-    gap: int = COALESCE_BYTES
+    gap: int = _COALESCE
 
     @abstractmethod
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> Sequence[pa.Buffer]:
-        """Half-open, increasing ranges of the content.
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> pa.Buffer:
+        """The bytes of half-open, increasing ranges of the content, one after the other.
 
         Raises:
             ShardError: ``shard-changed``, ``shard-corrupt``, ``shard-truncated``.
@@ -190,36 +191,47 @@ class PlainContent(Content):
     def __init__(self, file: StoredFile) -> None:
         self._file = file
 
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> Sequence[pa.Buffer]:
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> pa.Buffer:
         """See :class:`Content`."""
-        return self._file.read(ranges)
+        buffers = self._file.read(ranges)
+        return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
 
     def stored_ranges(self, ranges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """See :class:`Content`."""
         return ranges
 
 
-class MappedContent(PlainContent):
-    """Content stored as it is on this machine's disk: slices of a memory map.
+class LocalContent(PlainContent):
+    """Content stored as it is on this machine's disk, read straight into one buffer.
 
-    The file is mapped anew for every read. That costs some 20 microseconds and keeps its pages out of the resident set
-    between reads; and the length of the map is the file's own, so that nothing behind its end is ever touched, which
-    would kill the process.
+    Not mapped: rows from all over a file would fault in the pages around each of them, which takes longer than reading
+    them, stay in the resident set until the shard is closed, and kill the process if the file has become shorter.
     """
 
-    gap = 1 << 62
+    #: A system call costs as much as copying some kilobytes.
+    gap = 1 << 12
 
     def __init__(self, file: StoredFile, path: str) -> None:
         super().__init__(file)
         self._path = path
 
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> Sequence[pa.Buffer]:
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> pa.Buffer:
         """See :class:`Content`."""
-        with pa.memory_map(self._path) as file:
-            whole = file.read_buffer()
-        if whole.size != self._file.size:
-            raise changed(self._file.shard, f"{whole.size} bytes, {self._file.size} when it was indexed")
-        return [whole[start:stop] for start, stop in ranges]
+        buffer = pa.allocate_buffer(sum(stop - start for start, stop in ranges))
+        view = memoryview(buffer)
+        with open(self._path, "rb", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size != self._file.size:
+                raise changed(self._file.shard, f"{size} bytes, {self._file.size} when it was indexed")
+            for start, stop in ranges:  # one by one, as system calls are
+                file.seek(start)
+                end = stop - start
+                while end > 0:
+                    read = file.readinto(view[:end])
+                    if not read:
+                        raise changed(self._file.shard, f"it ends before byte {stop}")
+                    view, end = view[read:], end - read
+        return buffer
 
 
 class CompressedContent(Content):
@@ -235,21 +247,20 @@ class CompressedContent(Content):
         self._piece = b""
         self._base = -1
 
-    def fetch(self, ranges: Sequence[tuple[int, int]]) -> Sequence[pa.Buffer]:
+    def fetch(self, ranges: Sequence[tuple[int, int]]) -> pa.Buffer:
         """See :class:`Content`."""
-        return [self._one(start, stop) for start, stop in ranges]
+        return pa.py_buffer(b"".join(part for start, stop in ranges for part in self._parts(start, stop)))
 
-    def _one(self, start: int, stop: int) -> pa.Buffer:
+    def _parts(self, start: int, stop: int) -> Iterator[memoryview]:
         self._seek(start)
-        parts = []
         while start < stop:
             end = self._base + len(self._piece)
             if start < end:
-                parts.append(self._piece[start - self._base : stop - self._base])
-                start += len(parts[-1])
+                part = memoryview(self._piece)[start - self._base : stop - self._base]
+                start += len(part)
+                yield part
             else:
                 self._base, self._piece = end, self._next()
-        return pa.py_buffer(b"".join(parts))
 
     def _seek(self, start: int) -> None:
         restart = int(np.searchsorted(self._layout.restart_content, start, side="right")) - 1
@@ -289,4 +300,4 @@ def open_content(shard: Shard, layout: Layout, context: ShardContext) -> Content
     if layout.compression:
         return CompressedContent(file, layout)
     path = context.local_path(shard.url)
-    return PlainContent(file) if path is None else MappedContent(file, path)
+    return PlainContent(file) if path is None else LocalContent(file, path)

@@ -21,6 +21,8 @@ from zephon_jsonl.schema import SchemaBuilder, count_leaves
 _PARTS: Final = 16
 #: ... until so few are left that they are looked at one by one.
 _FEW: Final = 32
+#: So many different keys are normal even where rows are few.
+_FEW_FIELDS: Final = 256
 #: Values, nulls included, of one inferred batch. Rows that all have keys of their own would make it explode.
 _MAX_VALUES: Final = 1 << 22
 #: Content between two restarts worth noting.
@@ -54,11 +56,7 @@ class _Indexing:
         offsets = []
         for chunk in chunks(self._pieces()):
             offsets.append(chunk.base + chunk.starts)
-            start = 0
-            while start < len(chunk):
-                stop = min(start + self._together, len(chunk))
-                self._examine(chunk, start, stop, rows)
-                start = stop
+            self._examine_all(chunk, rows)
             rows += len(chunk)
         ends = np.concatenate([*offsets, [self._content_bytes]]).astype(np.int64)
         layout = Layout(
@@ -105,35 +103,67 @@ class _Indexing:
             self._content_bytes += len(content)
             yield pa.py_buffer(content)
 
-    def _examine(self, chunk: Chunk, start: int, stop: int, before: int) -> None:
-        """Take rows ``start:stop`` of a chunk into the index, together if the block parser can, else in parts."""
+    def _examine_all(self, chunk: Chunk, before: int) -> None:
+        """Take a chunk into the index; its first row is the shard's row ``before``."""
+        singles: list[int] = []
+        start = 0
+        while start < len(chunk):
+            stop = min(start + self._together, len(chunk))
+            met = len(singles)
+            fields = self._examine(chunk, start, stop, before, singles)
+            if (len(singles) - met) * 2 > stop - start or fields > max(stop - start, _FEW_FIELDS):
+                # Most rows had to be looked at one by one, or their keys differ so much that columns make no sense.
+                self._examine_each(chunk, stop, len(chunk), before, singles)
+                break
+            start = stop
+        self._find_awkward(chunk, singles, before)
+
+    def _examine(self, chunk: Chunk, start: int, stop: int, before: int, singles: list[int]) -> int:
+        """Rows ``start:stop`` of a chunk, together if the block parser can, else in parts.
+
+        Returns:
+            The number of fields, where they were taken together.
+        """
         if not chunk.suspect[start:stop].any():
             batch = fast.infer(chunk.lines(start, stop), stop - start)
             if batch is not None:
                 self._schema.add_batch(batch, before + start)
-                self._together = min(self._together * 4, max(1, _MAX_VALUES // max(1, count_leaves(batch.schema))))
-                return
+                fields = count_leaves(batch.schema)
+                self._together = min(self._together * 4, max(1, _MAX_VALUES // max(1, fields)))
+                return fields
         if stop - start <= _FEW:
-            self._examine_each(chunk, start, stop, before)
-            return
-        step = -(-(stop - start) // _PARTS)
-        for part in range(start, stop, step):
-            self._examine(chunk, part, min(part + step, stop), before)
+            self._examine_each(chunk, start, stop, before, singles)
+        else:
+            step = -(-(stop - start) // _PARTS)
+            for part in range(start, stop, step):
+                self._examine(chunk, part, min(part + step, stop), before, singles)
+        return 0
 
-    def _examine_each(self, chunk: Chunk, start: int, stop: int, before: int) -> None:
-        """Rows one by one, in Python: each may be bad or odd in its own way."""
-        plain: list[int] = []
+    def _examine_each(self, chunk: Chunk, start: int, stop: int, before: int, singles: list[int]) -> None:
+        """Rows one by one, in Python: each may be bad or odd in its own way. ``singles`` gets the others."""
         for row in range(start, stop):
             try:
                 parsed = strict.parse(chunk.line(row))
             except strict.BadLineError as error:
-                reason = str(error)
-                if chunk.data[int(chunk.starts[row]) :][: len(BOM)].to_pybytes() == BOM:
-                    reason = "a byte order mark within the file"
-                self._bad.append((before + row, chunk.base + int(chunk.starts[row]), reason))
+                at = int(chunk.starts[row])
+                marked = chunk.data[at : at + len(BOM)].to_pybytes() == BOM
+                reason = "a byte order mark within the file" if marked else str(error)
+                self._bad.append((before + row, chunk.base + at, reason))
                 continue
             self._schema.add_row(parsed.value, before + row)
-            (self._awkward if parsed.duplicates else plain).append(before + row)
-        text = b"\n".join(chunk.line(row - before) for row in plain)
-        if not fast.is_readable(pa.py_buffer(text), len(plain)):
-            self._awkward += [r for r in plain if not fast.is_readable(pa.py_buffer(chunk.line(r - before)), 1)]
+            if parsed.duplicates:
+                self._awkward.append(before + row)
+            else:
+                singles.append(row)
+
+    def _find_awkward(self, chunk: Chunk, rows: list[int], before: int) -> None:
+        """Which of these valid rows the block parser refuses, whatever their fields."""
+        text = b"\n".join(chunk.line(row) for row in rows)
+        if not rows or fast.is_readable(pa.py_buffer(text), len(rows)):
+            return
+        if len(rows) == 1:
+            self._awkward.append(before + rows[0])
+            return
+        step = -(-len(rows) // _PARTS)
+        for start in range(0, len(rows), step):
+            self._find_awkward(chunk, rows[start : start + step], before)

@@ -35,9 +35,9 @@ class Layout:
         size: stored bytes.
         offsets: int64 ``[rows + 1]``: where in the content each row's object begins, then the content's end.
         awkward: int64: rows that are valid, but that the block parser does not take as they are.
-        restart_stored: int64 ``[k]``: stored offsets at which decompression can begin, the first being 0 (a gzip member
-            or a zstd frame begins there); empty where nothing is compressed.
-        restart_content: int64 ``[k]``: the offsets in the content that belong to them.
+        restart_stored: int64 ``[k]``: stored offsets at which decompression can begin (a gzip member or a zstd frame
+            does); empty where nothing is compressed.
+        restart_content: int64 ``[k]``: the offsets in the content that belong to them, the first being 0.
     """
 
     compression: str

@@ -20,6 +20,8 @@ _NEWLINE: Final = 10
 _IS_SPACE: Final = np.isin(np.arange(256), list(strict.SPACES))
 #: Bytes looked at in one go, so that temporaries stay in the processor's cache.
 _WINDOW: Final = 1 << 18
+#: So few lines are looked at one by one.
+_FEW: Final = 8
 #: Spaces stripped from all lines together, before those that have more are stripped one by one.
 _COMMON_SPACES: Final = 16
 
@@ -125,8 +127,9 @@ def _utf8(data: pa.Buffer, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.
         start, stop = runs.pop()
         if is_utf8(data[int(starts[start]) : int(stops[stop - 1])]):
             continue
-        if stop - start == 1:
-            valid[start] = False
+        if stop - start <= _FEW:
+            for i in range(start, stop):
+                valid[i] = is_utf8(data[int(starts[i]) : int(stops[i])])
         else:
             middle = (start + stop) // 2
             runs += [(start, middle), (middle, stop)]
@@ -135,7 +138,7 @@ def _utf8(data: pa.Buffer, starts: npt.NDArray[np.int64], stops: npt.NDArray[np.
 
 def is_utf8(text: pa.Buffer) -> bool:
     """Whether these bytes are UTF-8."""
-    offsets = pa.array([0, text.size], type=pa.int64()).buffers()[1]
+    offsets = pa.py_buffer(np.array([0, text.size], dtype=np.int64))
     try:
         pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, text]).validate(full=True)
     except pa.ArrowInvalid:

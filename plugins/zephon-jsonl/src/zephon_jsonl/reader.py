@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from zephon.abc import Shard, ShardContext, ShardIndex, ShardReader
-from zephon.block import concat_batches, empty_columns
+from zephon.block import MAX_COLUMN_BYTES, concat_batches, empty_columns
 from zephon.errors import BadRow, BadRowsError, ConfigError, ShardError
 
 from zephon_jsonl import fast, strict
-from zephon_jsonl.content import COALESCE_BYTES, changed, open_content
+from zephon_jsonl.content import changed, open_content
 from zephon_jsonl.layout import Layout
 from zephon_jsonl.schema import META_CONFLICT
 
 #: Text parsed in one go; with one more line it stays below the 2 GiB Arrow's parser takes.
-_PARSE_BYTES: Final = 1 << 29
+_PARSE_BYTES: Final = 1 << 28
 
 
 class JsonlReader(ShardReader):
@@ -45,8 +45,8 @@ class JsonlReader(ShardReader):
         Raises:
             BadRowsError: ``bad-row``.
             ShardError: ``field-conflict`` for a column whose values are of no one type; ``shard-changed``,
-                ``shard-corrupt``, ``shard-truncated``.
-            ConfigError: ``field-missing``.
+                ``shard-corrupt``, ``shard-truncated``, ``shard-rows-too-large``.
+            ConfigError: ``column-missing``.
         """
         schema = self._projection(columns)
         self._refuse_bad(rows)
@@ -60,21 +60,23 @@ class JsonlReader(ShardReader):
             if batch is None:
                 raise changed(self._shard, f"rows {part[0]} to {part[-1]} do not parse as they did")
             batches.append(batch)
-        try:
-            return concat_batches(batches)
-        except ValueError as error:
-            raise ShardError(
-                f"{self._shard.name}: {len(rows)} rows are too much for one block",
-                found=str(error),
-                fix="read fewer rows at once",
-                code="block-too-large",
-            ) from error
+        for i, field in enumerate(schema):
+            size = sum(batch.column(i).nbytes for batch in batches)
+            if size > MAX_COLUMN_BYTES:
+                raise ShardError(
+                    f"{self._shard.name}: {len(rows)} rows are too large to be read at once",
+                    found=f"field {field.name!r} of rows {rows[0]} to {rows[-1]} takes {size} bytes; a block's column "
+                    f"may take {MAX_COLUMN_BYTES}",
+                    fix="read fewer rows at a time, or leave the field out with columns=",
+                    code="shard-rows-too-large",
+                )
+        return concat_batches(batches)
 
     def ranges(self, rows: npt.NDArray[np.int64], columns: Sequence[str] | None) -> npt.NDArray[np.int64]:
         """See :class:`zephon.abc.RangedShard`. JSON has no columns: they make no difference."""
         if len(rows) == 0:
             return np.empty((0, 2), dtype=np.int64)
-        found = self._content.stored_ranges(self._spans(rows, COALESCE_BYTES)[1])
+        found = self._content.stored_ranges(self._spans(rows)[1])
         fresh = np.append(True, found[1:, 0] > np.maximum.accumulate(found[:-1, 1]))
         starts = np.flatnonzero(fresh)
         return np.stack([found[starts, 0], np.maximum.reduceat(found[:, 1], starts)], axis=1)
@@ -92,7 +94,7 @@ class JsonlReader(ShardReader):
                     f"{self._shard.name} has no field {name!r}",
                     found=f"its fields are {self._schema.names}",
                     fix="ask for fields of the shard's schema only",
-                    code="field-missing",
+                    code="column-missing",
                 )
             fields.append(self._schema.field(position))
         for field in fields:
@@ -118,35 +120,30 @@ class JsonlReader(ShardReader):
         total = np.cumsum(offsets[rows + 1] - offsets[rows])
         yield from np.split(rows, np.flatnonzero(np.diff(total // _PARSE_BYTES)) + 1)
 
-    def _spans(self, rows: npt.NDArray[np.int64], gap: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _spans(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows to fetch together: where each group begins in ``rows``, and int64 ``[n, 2]`` ranges of the content."""
         offsets = self._layout.offsets
         starts, stops = offsets[rows], offsets[rows + 1]
-        groups = np.append(0, np.flatnonzero(starts[1:] - stops[:-1] > gap) + 1)
+        groups = np.append(0, np.flatnonzero(starts[1:] - stops[:-1] > self._content.gap) + 1)
         return groups, np.stack([starts[groups], stops[np.append(groups[1:], len(rows)) - 1]], axis=1)
 
     def _text(self, rows: npt.NDArray[np.int64]) -> pa.Buffer:
-        """The rows' lines, one after the other."""
-        groups, spans = self._spans(rows, self._content.gap)
-        buffers = self._content.fetch([(int(start), int(stop)) for start, stop in spans])
-        texts = [
-            self._lines(group, buffer, int(span[0]))
-            for group, buffer, span in zip(np.split(rows, groups[1:]), buffers, spans, strict=True)
-        ]
-        return texts[0] if len(texts) == 1 else pa.py_buffer(b"".join(texts))
-
-    def _lines(self, rows: npt.NDArray[np.int64], buffer: pa.Buffer, base: int) -> pa.Buffer:
-        """The lines of ``rows`` out of content that begins at ``base``; where they are all of it, without a copy."""
+        """The rows' lines, one after the other, in a form the block parser takes."""
+        groups, spans = self._spans(rows)
+        fetched = self._content.fetch([(start, stop) for start, stop in spans.tolist()])
+        # Where each row lies in what was fetched.
+        lengths = spans[:, 1] - spans[:, 0]
+        shifts = np.repeat(np.cumsum(lengths) - spans[:, 1], np.diff(np.append(groups, len(rows))))
+        edges = np.stack([self._layout.offsets[rows] + shifts, self._layout.offsets[rows + 1] + shifts], axis=1)
+        size = int((edges[:, 1] - edges[:, 0]).sum())
         awkward = np.flatnonzero(np.isin(rows, self._layout.awkward)) if len(self._layout.awkward) else ()
-        if len(awkward) == 0 and rows[-1] - rows[0] + 1 == len(rows):
-            return buffer
-        offsets = self._layout.offsets
-        # Every other entry of (start, stop, start, stop, ...) is a line; those between are the gaps.
-        edges = np.stack([offsets[rows], offsets[rows + 1]], axis=1).reshape(-1) - base
-        spans = pa.Array.from_buffers(pa.large_binary(), len(edges) - 1, [None, pa.py_buffer(edges), buffer])
-        lines = spans.take(pa.array(np.arange(0, len(edges), 2)))
+        if size == fetched.size and len(awkward) == 0:
+            return fetched
+        # Every other entry of (start, stop, start, stop, ...) is a line; those between are gaps.
+        pieces = pa.Array.from_buffers(pa.large_binary(), 2 * len(rows) - 1, [None, pa.py_buffer(edges), fetched])
+        lines = pieces.take(pa.array(np.arange(0, 2 * len(rows), 2)))
         if len(awkward) == 0:
-            return lines.buffers()[2][: int((edges[1::2] - edges[::2]).sum())]
+            return lines.buffers()[2][:size]
         texts = lines.to_pylist()
         for i in awkward:
             try:

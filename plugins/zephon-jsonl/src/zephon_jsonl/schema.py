@@ -9,13 +9,12 @@ metadata :data:`META_CONFLICT` say why.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from zephon.block import list_parts, unify_types
+from zephon.block import list_parts
 from zephon.errors import ShardError
 
 from zephon_jsonl.strict import Integer, Real
@@ -25,9 +24,7 @@ META_CONFLICT: Final = b"zephon.conflict"
 #: Different keys of one object that are still taken for the fields of a record; more are a map's.
 MAX_KEYS: Final = 4096
 
-#: Stands for integers int64 does not hold; unites with integers and floats as they do. JSON itself has no decimals.
-_WIDE: Final = pa.decimal128(38, 0)
-
+_BOOLEAN, _NUMBER, _STRING, _LIST, _OBJECT = "a boolean", "a number", "a string", "a list", "an object"
 #: The way to a value: field names, None for "an item of the list".
 _Path = tuple[str | None, ...]
 
@@ -37,28 +34,25 @@ class SchemaBuilder:
 
     def __init__(self, shard: str) -> None:
         self._shard = shard
-        self._types: dict[str, pa.DataType] = {}
+        self._fields: dict[str, _Node] = {}
         self._conflicts: dict[str, str] = {}
-        #: The first row in which a kind of value was met, for messages.
-        self._kinds: dict[_Path, dict[str, int]] = {}
         self._last = pa.schema([])
 
     def add_batch(self, batch: pa.RecordBatch, first_row: int) -> None:
-        """Show consecutive rows, typed by Arrow.
+        """Show consecutive rows, typed by Arrow; text that Arrow took for times is text.
 
         Raises:
             ShardError: ``too-many-fields``.
         """
         if batch.schema.equals(self._last):
             return
-        for field, column in zip(batch.schema, batch.columns, strict=True):
-            if field.name in self._conflicts:
-                continue
-            found = _without_times(field.type)
-            for path, kind in _kinds_of(found, (field.name,)):
-                if kind not in self._kinds.setdefault(path, {}):
-                    self._kinds[path][kind] = first_row + _first_row(column, path[1:])
-            self._add(field.name, found)
+        rows = np.arange(first_row, first_row + batch.num_rows)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name not in self._conflicts:
+                try:
+                    self._field(name).add_column(column, rows)
+                except _ConflictError:
+                    self._give_up(name)
         self._last = batch.schema
 
     def add_row(self, value: dict[str, Any], row: int) -> None:
@@ -69,83 +63,148 @@ class SchemaBuilder:
         """
         for name, item in value.items():
             if name not in self._conflicts:
-                self._add(name, self._type_of(item, (name,), row))
+                try:
+                    self._field(name).add_value(item, row)
+                except _ConflictError:
+                    self._give_up(name)
 
     def finish(self) -> pa.Schema:
         """The schema in canonical types, fields in order of first appearance."""
-        for name, found in self._types.items():
-            wide = next(_wide_paths(found, (name,)), None)
-            if wide is not None and name not in self._conflicts:
-                self._conflicts[name] = (
-                    f"{_dotted(wide)} is beyond a 64-bit integer in row {self._kinds[wide]['a wide integer']}"
-                )
-        return pa.schema(
-            [
-                pa.field(name, pa.null(), metadata={META_CONFLICT: self._conflicts[name].encode()})
-                if name in self._conflicts
-                else pa.field(name, found)
-                for name, found in self._types.items()
-            ]
-        )
+        fields = []
+        for name, node in self._fields.items():
+            why = self._conflicts.get(name) or next(node.excesses((name,)), "")
+            if why:
+                fields.append(pa.field(name, pa.null(), metadata={META_CONFLICT: why.encode()}))
+            else:
+                fields.append(pa.field(name, node.type()))
+        return pa.schema(fields)
 
-    def _add(self, name: str, found: pa.DataType | None) -> None:
-        """Unite one top-level field; None is a conflict within the value itself."""
-        former = self._types.get(name)
-        if former is None:
-            self._types[name] = pa.null()
-            if len(self._types) > MAX_KEYS:
+    def _field(self, name: str) -> _Node:
+        node = self._fields.get(name)
+        if node is None:
+            node = self._fields[name] = _Node()
+            if len(self._fields) > MAX_KEYS:
                 raise ShardError(
                     f"{self._shard}: the rows have more than {MAX_KEYS} different top-level keys",
                     found=f"the {MAX_KEYS + 1}th is {name!r}: keys seem to be data",
                     fix='write such rows as {"key": ..., "value": ...}',
                     code="too-many-fields",
                 )
-        elif found is not None and found.equals(former):
-            return
-        united = None if found is None else unify_types(self._types[name], found)
-        if united is None:
-            self._conflicts[name] = self._mixture(name)
-        elif _widest(united) > MAX_KEYS:
-            self._conflicts[name] = f"{name} has more than {MAX_KEYS} different keys: a map, not a record"
-        else:
-            self._types[name] = united
+        return node
 
-    def _mixture(self, name: str) -> str:
-        """Where values of several kinds were met first below a field."""
-        for path, kinds in self._kinds.items():
-            several = [(row, kind) for kind, row in kinds.items() if kind != "a wide integer"]
-            if path[0] == name and len(several) > 1:
-                (row, kind), (other_row, other) = sorted(several)[:2]
-                return f"{_dotted(path)} is {kind} in row {row} and {other} in row {other_row}"
-        raise AssertionError("types that do not unite are of different kinds")
+    def _give_up(self, name: str) -> None:
+        """Note why a field has no type, and look at it no more."""
+        self._conflicts[name] = next(self._fields[name].conflicts((name,)))
+        self._fields[name] = _Node()
 
-    def _type_of(self, value: Any, path: _Path, row: int) -> pa.DataType | None:
-        """The type of one value, or None if its own items do not unite."""
-        if value is None:
-            return pa.null()
-        kind, found = _SCALARS.get(type(value), ("", None))
-        if isinstance(value, Integer) and not value.fits:
-            self._kinds.setdefault(path, {}).setdefault("a wide integer", row)
-            found = _WIDE
-        elif isinstance(value, dict):
-            kind = "an object"
-            fields = [(key, self._type_of(item, (*path, key), row)) for key, item in value.items()]
-            found = None if any(t is None for _, t in fields) else pa.struct(fields)
+
+class _ConflictError(Exception):
+    """A field has no type."""
+
+
+class _Node:
+    """What is known of the values at one place: grown in place, so that a row costs what the row holds."""
+
+    __slots__ = ("fields", "item", "kinds", "real", "wide")
+
+    def __init__(self) -> None:
+        #: Kinds of values met, null apart, each with the first row that has it; more than one are a conflict.
+        self.kinds: dict[str, int] = {}
+        #: Whether some number has a fraction or an exponent.
+        self.real = False
+        #: The first row with an integer that int64 does not hold.
+        self.wide: int | None = None
+        self.fields: dict[str, _Node] = {}
+        self.item: _Node | None = None
+
+    def add_value(self, value: Any, row: int) -> None:
+        if isinstance(value, dict):
+            self._add_kind(_OBJECT, row)
+            for name, item in value.items():
+                self._field(name).add_value(item, row)
         elif isinstance(value, list):
-            kind = "a list"
-            items = [self._type_of(item, (*path, None), row) for item in value]
-            item = reduce(_unite, dict.fromkeys(items), pa.null())
-            found = None if item is None else pa.list_(item)
-        self._kinds.setdefault(path, {}).setdefault(kind, row)
-        return found
+            self._add_kind(_LIST, row)
+            for item in value:
+                self._item().add_value(item, row)
+        elif isinstance(value, Integer):
+            self._add_kind(_NUMBER, row)
+            if self.wide is None and not value.fits:
+                self.wide = row
+        elif isinstance(value, Real):
+            self._add_kind(_NUMBER, row)
+            self.real = True
+        elif value is not None:
+            self._add_kind(_BOOLEAN if isinstance(value, bool) else _STRING, row)
 
+    def add_column(self, column: pa.Array, rows: npt.NDArray[np.int64]) -> None:
+        """Values of one type; ``rows`` tells the row each is from."""
+        t = column.type
+        kind = _kind_of(t)
+        if kind is None:
+            return
+        if kind not in self.kinds:
+            valid = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            if len(valid) == 0:
+                return
+            self._add_kind(kind, int(rows[valid[0]]))
+        self.real = self.real or pa.types.is_floating(t)
+        if kind == _OBJECT:
+            for i in range(t.num_fields):
+                self._field(t.field(i).name).add_column(column.field(i), rows)
+        elif kind == _LIST:
+            offsets, values = list_parts(column)
+            self._item().add_column(values, np.repeat(rows, np.diff(offsets)))
 
-_SCALARS: Final[dict[type, tuple[str, pa.DataType]]] = {
-    bool: ("a boolean", pa.bool_()),
-    str: ("a string", pa.string()),
-    Integer: ("a number", pa.int64()),
-    Real: ("a number", pa.float64()),
-}
+    def type(self) -> pa.DataType:
+        """The one type of all values; null where there is none yet."""
+        kind = next(iter(self.kinds), "")
+        if kind == _OBJECT:
+            return pa.struct([(name, node.type()) for name, node in self.fields.items()])
+        if kind == _LIST:
+            return pa.list_(self.item.type() if self.item is not None else pa.null())
+        if kind == _NUMBER:
+            return pa.float64() if self.real else pa.int64()
+        return {"": pa.null(), _BOOLEAN: pa.bool_(), _STRING: pa.string()}[kind]
+
+    def conflicts(self, path: _Path) -> Iterator[str]:
+        """Why there is no type, for every place at or below this one that has none."""
+        if len(self.kinds) > 1:
+            (row, kind), (other_row, other) = sorted((row, kind) for kind, row in self.kinds.items())[:2]
+            yield f"{_dotted(path)} is {kind} in row {row} and {other} in row {other_row}"
+        if len(self.fields) > MAX_KEYS:
+            yield f"{_dotted(path)} has more than {MAX_KEYS} different keys: a map, not a record"
+        for step, node in self._children():
+            yield from node.conflicts((*path, step))
+
+    def excesses(self, path: _Path) -> Iterator[str]:
+        """The places at or below this one whose integers do not fit and that are not doubles."""
+        if self.wide is not None and not self.real:
+            yield f"{_dotted(path)} is beyond a 64-bit integer in row {self.wide}"
+        for step, node in self._children():
+            yield from node.excesses((*path, step))
+
+    def _children(self) -> Iterator[tuple[str | None, _Node]]:
+        yield from self.fields.items()
+        if self.item is not None:
+            yield None, self.item
+
+    def _add_kind(self, kind: str, row: int) -> None:
+        self.kinds.setdefault(kind, row)
+        if len(self.kinds) > 1:
+            raise _ConflictError
+
+    def _field(self, name: str) -> _Node:
+        node = self.fields.get(name)
+        if node is None:
+            node = self.fields[name] = _Node()
+            if len(self.fields) > MAX_KEYS:
+                raise _ConflictError
+        return node
+
+    def _item(self) -> _Node:
+        if self.item is None:
+            self.item = _Node()
+        return self.item
 
 
 def count_leaves(schema: pa.Schema) -> int:
@@ -154,64 +213,21 @@ def count_leaves(schema: pa.Schema) -> int:
 
 
 def _leaves(t: pa.DataType) -> int:
-    return sum(map(_leaves, _children(t))) if t.num_fields else 1
+    return sum(_leaves(t.field(i).type) for i in range(t.num_fields)) if t.num_fields else 1
 
 
-def _children(t: pa.DataType) -> list[pa.DataType]:
-    return [t.field(i).type for i in range(t.num_fields)]
-
-
-def _widest(t: pa.DataType) -> int:
-    own = t.num_fields if pa.types.is_struct(t) else 0
-    return max(own, *map(_widest, _children(t))) if t.num_fields else own
-
-
-def _unite(a: pa.DataType | None, b: pa.DataType | None) -> pa.DataType | None:
-    return None if a is None or b is None else unify_types(a, b)
-
-
-def _without_times(t: pa.DataType) -> pa.DataType:
-    """Strings that Arrow took for times are strings."""
-    if pa.types.is_struct(t):
-        return pa.struct([pa.field(f.name, _without_times(f.type)) for f in t])
-    if pa.types.is_list(t):
-        return pa.list_(_without_times(t.value_type))
-    return pa.string() if pa.types.is_temporal(t) else t
-
-
-def _kinds_of(t: pa.DataType, path: _Path) -> Iterator[tuple[_Path, str]]:
-    if pa.types.is_struct(t):
-        yield path, "an object"
-        for field in t:
-            yield from _kinds_of(field.type, (*path, field.name))
-    elif pa.types.is_list(t):
-        yield path, "a list"
-        yield from _kinds_of(t.value_type, (*path, None))
-    else:
-        yield from ((path, kind) for kind, scalar in _SCALARS.values() if scalar.equals(t))
-
-
-def _wide_paths(t: pa.DataType, path: _Path) -> Iterator[_Path]:
-    if t.equals(_WIDE):
-        yield path
-    elif pa.types.is_struct(t):
-        for field in t:
-            yield from _wide_paths(field.type, (*path, field.name))
-    elif pa.types.is_list(t):
-        yield from _wide_paths(t.value_type, (*path, None))
-
-
-def _first_row(column: pa.Array, path: _Path) -> int:
-    """The first row with a value at the end of the path."""
-    rows: npt.NDArray[np.int64] = np.arange(len(column))
-    for step in path:
-        if step is None:
-            offsets, column = list_parts(column)
-            rows = np.repeat(rows, np.diff(offsets))
-        else:
-            column = column.field(step)
-    return int(rows[column.is_valid().to_numpy(zero_copy_only=False)][0])
+def _kind_of(t: pa.DataType) -> str | None:
+    types = pa.types
+    if types.is_struct(t):
+        return _OBJECT
+    if types.is_list(t):
+        return _LIST
+    if types.is_null(t):
+        return None
+    if types.is_boolean(t):
+        return _BOOLEAN
+    return _NUMBER if types.is_integer(t) or types.is_floating(t) else _STRING
 
 
 def _dotted(path: _Path) -> str:
-    return path[0] + "".join("[]" if step is None else f".{step}" for step in path[1:]) if path[0] else ""
+    return "".join("[]" if step is None else f".{step}" for step in path)[1:]

@@ -248,7 +248,7 @@ class _FoldState(LaneState):
                 )
                 break
             except _BadRowError as error:
-                state = self._state = decode_state(*before)
+                state = decode_state(*before)
                 first = first or error
                 if whole:
                     whole = False  # the promised block invariance lets single rows tell which it is

@@ -127,7 +127,7 @@ def _digest(footer: pa.Buffer) -> bytes:
 
 
 def _parse(shard: Shard, footer: pa.Buffer) -> Layout:
-    """The layout a footer describes; alone it is a file without rows to Arrow, which is all that takes."""
+    """The layout a footer describes. Arrow opens a footer alone as it does a file: it looks at nothing else."""
     try:
         file = pq.ParquetFile(pa.BufferReader(footer))
         return Layout.of(file.metadata, file.schema_arrow)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -55,9 +56,19 @@ class Layout:
         """Rows of the file."""
         return int(self.bounds[-1])
 
-    def units_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """int64 ``[n]``: the unit of each row."""
-        return np.searchsorted(self.bounds, rows, side="right").astype(np.int64) - 1
+    def by_unit(self, rows: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """The units that hold some of these rows, in order, with the rows each holds.
+
+        Args:
+            rows: int64 ``[n]``, strictly increasing.
+        """
+        if not len(rows):
+            return
+        first, last = (self.bounds.searchsorted(rows[[0, -1]], side="right") - 1).tolist()
+        cuts = [0, *rows.searchsorted(self.bounds[first + 1 : last + 1]).tolist(), len(rows)]
+        for unit, (start, stop) in enumerate(pairwise(cuts), start=first):
+            if start < stop:
+                yield unit, rows[start:stop]
 
     def ranges(self, units: Iterable[int], fields: Iterable[str]) -> list[tuple[int, int]]:
         """Byte ranges of the column chunks of some units and fields; sorted, those that touch joined."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any, Final, NoReturn
 
 import attrs
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from zephon.abc import Shard, ShardContext, ShardReader
 from zephon.block import MAX_COLUMN_BYTES, concat_batches, conform, empty_columns, take_batch
-from zephon.errors import ShardError
+from zephon.errors import DataError, ShardError
 
 from zephon_parquet.layout import Layout
 from zephon_parquet.source import FetchedFile
@@ -80,7 +80,7 @@ class ParquetReader(ShardReader):
         pieces = list(self._pieces(rows, names, schema))
         if not pieces:
             return conform(empty_columns(0), schema)
-        self._check_size(pieces, rows)
+        self._check_size(pieces)
         batch = concat_batches(pieces)
         check_text(batch, rows)
         return batch
@@ -88,7 +88,7 @@ class ParquetReader(ShardReader):
     def ranges(self, rows: npt.NDArray[np.int64], columns: Sequence[str] | None) -> npt.NDArray[np.int64]:
         """Byte ranges of the column chunks that :meth:`read` of the same arguments needs."""
         names = self._schema.names if columns is None else columns
-        units = np.unique(self._layout.units_of(rows)).tolist()
+        units = [unit for unit, _ in self._layout.by_unit(rows)]
         return np.array(self._layout.ranges(units, names), dtype=np.int64).reshape(-1, 2)
 
     def may_match(self, predicate: Any, units: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -109,45 +109,43 @@ class ParquetReader(ShardReader):
         self, rows: npt.NDArray[np.int64], names: tuple[str, ...], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """The rows in order, as batches of the schema that are not empty."""
-        units = self._layout.units_of(rows)
-        run: list[int] = []
-        run_start = run_bytes = 0
-        for start, stop in pairwise([*np.flatnonzero(np.diff(units, prepend=-1)).tolist(), len(rows)]):
-            unit = int(units[start])
+        run: list[tuple[int, npt.NDArray[np.int64]]] = []
+        run_bytes = 0
+        for unit, some in self._layout.by_unit(rows):
             size = self._layout.decoded_bytes(unit, names)
-            at_once = size <= _STEP_BYTES or stop - start == self._layout.unit_rows(unit)
+            at_once = size <= _STEP_BYTES or len(some) == self._layout.unit_rows(unit)
             if run and (not at_once or run_bytes + size > _RUN_BYTES):
-                yield from self._read_run(run, names, schema, rows[run_start:start])
+                yield from self._read_run(run, names, schema)
                 run, run_bytes = [], 0
             if at_once:
-                run_start = run_start if run else start
-                run.append(unit)
+                run.append((unit, some))
                 run_bytes += size
             else:
-                yield from self._read_steps(unit, names, schema, rows[start:stop])
+                yield from self._read_steps(unit, names, schema, some)
         if run:
-            yield from self._read_run(run, names, schema, rows[run_start:])
+            yield from self._read_run(run, names, schema)
 
     def _read_run(
-        self, units: list[int], names: tuple[str, ...], schema: pa.Schema, rows: npt.NDArray[np.int64]
+        self, run: Sequence[tuple[int, npt.NDArray[np.int64]]], names: tuple[str, ...], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Rows of some units that are decoded together."""
-        lengths = [self._layout.unit_rows(unit) for unit in units]
+        units = [unit for unit, _ in run]
+        starts = [0, *accumulate(self._layout.unit_rows(unit) for unit in units)]
         groups = self._layout.groups[units].tolist()
         try:
             with self._fetched.holding(self._layout.ranges(units, names)), _decoding():
                 table = self._file.read_row_groups(groups, columns=list(names), use_threads=False).select(names)
-                _expect(table.num_rows, sum(lengths))
+                _expect(table.num_rows, starts[-1])
         except _DecodingError as error:
             self._explain(error, units, names)
         # Where each row stands in the table: the units of a run need not follow each other in the file.
-        starts = np.cumsum([0, *lengths[:-1]]) - self._layout.bounds[units]
-        places = rows + starts[np.searchsorted(units, self._layout.units_of(rows))]
+        moved = [some + (start - self._layout.bounds[unit]) for (unit, some), start in zip(run, starts, strict=False)]
+        places = moved[0] if len(moved) == 1 else np.concatenate(moved)
         first = 0
         for batch in table.to_batches():
-            begin, end = np.searchsorted(places, [first, first + batch.num_rows])
+            begin, end = places.searchsorted([first, first + batch.num_rows])
             if begin < end:
-                yield _pick(batch, places[begin:end] - first, schema)
+                yield self._pick(batch, places[begin:end] - first, schema)
             first += batch.num_rows
 
     def _read_steps(
@@ -155,6 +153,7 @@ class ParquetReader(ShardReader):
     ) -> Iterator[pa.RecordBatch]:
         """Rows of one unit that is decoded in steps, going on from the last call where that is possible."""
         cursor, self._cursor = self._cursor, None
+        at_end = rows[-1] + 1 == self._layout.bounds[unit + 1]
         try:
             if cursor is None or (cursor.unit, cursor.names) != (unit, names) or rows[0] < cursor.first:
                 steps = self._steps(unit, names)
@@ -162,14 +161,14 @@ class ParquetReader(ShardReader):
             while len(rows):
                 here = int(np.searchsorted(rows, cursor.last))
                 if here:
-                    yield _pick(cursor.batch, rows[:here] - cursor.first, schema)
+                    yield self._pick(cursor.batch, rows[:here] - cursor.first, schema)
                     rows = rows[here:]
                 if len(rows):
                     cursor.first = cursor.last
                     cursor.batch = next(cursor.steps)
         except _DecodingError as error:
             self._explain(error, [unit], names)
-        if cursor.last < self._layout.bounds[unit + 1] or len(rows):
+        if not at_end:
             self._cursor = cursor
 
     def _steps(self, unit: int, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -184,7 +183,7 @@ class ParquetReader(ShardReader):
                 steps = _batches(self._file, group, names, step)
                 batch = next(steps, None)
         else:
-            steps = _batches(self._buffered_file(unit, names), group, names, step)
+            steps = _batches(self._buffered_file(names), group, names, step)
             batch = next(steps, None)
         done = 0
         while batch is not None:
@@ -194,7 +193,7 @@ class ParquetReader(ShardReader):
         with _decoding():
             _expect(done, rows)
 
-    def _buffered_file(self, unit: int, names: tuple[str, ...]) -> pq.ParquetFile:
+    def _buffered_file(self, names: tuple[str, ...]) -> pq.ParquetFile:
         """The file, read through one buffer per column."""
         if self._random_access is None:
             self._random_access = self._context.open_random_access(self._shard.url)
@@ -207,17 +206,34 @@ class ParquetReader(ShardReader):
             source, metadata=self._layout.metadata, buffer_size=buffer_size, page_checksum_verification=True
         )
 
-    def _check_size(self, pieces: Sequence[pa.RecordBatch], rows: npt.NDArray[np.int64]) -> None:
+    def _pick(self, batch: pa.RecordBatch, places: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        """Some rows in canonical types: shared where they follow each other, copied otherwise."""
+        if places[-1] - places[0] + 1 == len(places):
+            return self._conform(batch.slice(places[0], len(places)), schema)
+        if batch.nbytes > MAX_COLUMN_BYTES:
+            return self._conform(take_batch(batch, places), schema)  # the whole may not fit the canonical types
+        return take_batch(self._conform(batch, schema), places)
+
+    def _conform(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        try:
+            return conform(batch, schema)
+        except DataError as error:
+            # The schema is that of the file: all that can fail is large text that outgrows 32-bit offsets.
+            raise self._too_large(batch.num_rows, error.found) from error
+
+    def _check_size(self, pieces: Sequence[pa.RecordBatch]) -> None:
         for i, name in enumerate(pieces[0].schema.names):
             size = sum(piece.column(i).nbytes for piece in pieces)
             if size > MAX_COLUMN_BYTES:
-                raise ShardError(
-                    f"{len(rows)} rows of {self._shard.name} are too large to be read at once",
-                    found=f"field {name!r} of rows {rows[0]} to {rows[-1]} takes {size} bytes; a column of a block may "
-                    f"take {MAX_COLUMN_BYTES}",
-                    fix="read fewer rows at a time, or leave the field out with columns=",
-                    code="shard-rows-too-large",
-                )
+                raise self._too_large(sum(piece.num_rows for piece in pieces), f"field {name!r} takes {size} bytes")
+
+    def _too_large(self, rows: int, found: str) -> ShardError:
+        return ShardError(
+            f"{rows} rows of {self._shard.name} are too large to be read at once",
+            found=f"{found}; a column of a block may take {MAX_COLUMN_BYTES} bytes",
+            fix="read fewer rows at a time, or leave the field out with columns=",
+            code="shard-rows-too-large",
+        )
 
     def _explain(self, error: _DecodingError, units: Sequence[int], names: Sequence[str]) -> NoReturn:
         """Find the column chunk that cannot be decoded, and say so.
@@ -278,10 +294,3 @@ def _expect(found: int, rows: int) -> None:
     """Complain as Arrow does, if it came to another number of rows without noticing."""
     if found != rows:
         raise pa.ArrowInvalid(f"{found} rows were decoded instead of {rows}")
-
-
-def _pick(batch: pa.RecordBatch, places: npt.NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-    """Some rows in canonical types: shared where they follow each other, copied otherwise."""
-    if places[-1] - places[0] + 1 == len(places):
-        return conform(batch.slice(places[0], len(places)), schema)
-    return take_batch(conform(batch, schema), places)

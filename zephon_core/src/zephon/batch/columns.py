@@ -88,12 +88,16 @@ def _to_array(kind: pa.DataType, column: pa.Array, window: Window) -> npt.NDArra
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_temporal(kind)
+    types = pa.types
+    tests = (
+        types.is_integer,
+        types.is_floating,
+        types.is_boolean,
+        types.is_timestamp,
+        types.is_date,
+        types.is_duration,
     )
+    return any(test(kind) for test in tests)
 
 
 def _plain(values: pa.Array) -> npt.NDArray[Any]:

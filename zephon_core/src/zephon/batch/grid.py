@@ -32,7 +32,7 @@ class Grid:
         ragged: the token column, with all real rows of the microbatch.
         layout: width, side and pad value.
         window: the rows seen.
-        starts: int64 ``[rows]``, column of each row's first token.
+        starts: int64 ``[rows]``, column of each row's first token; 0 for rows without any.
         lengths: int64 ``[rows]``, real tokens of each row; 0 for fill rows.
     """
 
@@ -102,7 +102,7 @@ def grid_of(data: pa.RecordBatch, window: Window, tokens_field: str = "auto") ->
                 fix=f"drop the column {DOCUMENTS_FIELD!r} where tokens are changed after packing",
                 code="documents-too-long",
             )
-    return Grid(ragged, layout, window, starts, lengths)
+    return Grid(ragged, layout, window, np.where(lengths > 0, starts, 0), lengths)
 
 
 def find_tokens(schema: pa.Schema) -> str | None:

@@ -6,6 +6,7 @@ Everything is computed on ``[rows, width]`` arrays of the whole view; there is n
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
@@ -119,13 +120,9 @@ def to_training(
     ids: list[Origin] = origin_list(origins.columns(), facts)
     result: dict[str, Any] = {"ids": ids, "texts": _texts(data, window), **conversion.token_arrays()}
     for name in options.extra_fields:
-        if name in result and not (name in ("positions", "loss_mask") and conversion.shows(name)):
-            raise _refuse(
-                f"extra_fields: {name!r} is made here and would be overwritten",
-                f"rename the column {name!r} before batching",
-                "name-clash",
-            )
-        result[name] = conversion.extra(name)
+        conversion.check_extra(name, result)
+        if name not in result:
+            result[name] = conversion.extra(name)
     renamed = _renamed(result, options.rename_fields)
     kept = {name: value for name, value in renamed.items() if name not in options.exclude_fields}
     return {name: frameworks.training_value(value, framework) for name, value in kept.items()}
@@ -145,6 +142,10 @@ class _Conversion:
         self.loss_field = find_role(data.schema, b"loss_mask")
         #: Columns that remain: with labels the last token is only ever a label.
         self.width = max(self.grid.width - 1, 0) if options.return_labels else self.grid.width
+
+    @cached_property
+    def _begins(self) -> Bools | None:
+        return begins(self.grid, self.data)
 
     def token_arrays(self) -> dict[str, Any]:
         """Everything that is made of tokens, masks and boundaries, by key."""
@@ -174,15 +175,19 @@ class _Conversion:
             result["num_valid_tokens"] = int(np.count_nonzero(labels != options.ignore_index))
         return result
 
-    def shows(self, name: str) -> bool:
-        """Whether the column of this name is the very one shown under this key already."""
-        field = find_role(self.data.schema, name.encode())
-        if name == "loss_mask" and self.options.return_labels:
+    def check_extra(self, name: str, made: Mapping[str, Any]) -> None:
+        """Refuse a further column that would hide what is made here, or stand out of line with the labels."""
+        if self.options.return_labels and name == self.loss_field:
             raise _refuse(
-                "extra_fields: 'loss_mask' belongs to the labels, which it masks already",
-                "return_loss_mask=True gives a mask aligned with the labels",
+                f"extra_fields: {name!r} is in line with the inputs, and masks the labels already",
+                "return_loss_mask=True gives a mask in line with the labels",
             )
-        return field == name
+        if name in made and name not in (self.position_field, self.loss_field):
+            raise _refuse(
+                f"extra_fields: {name!r} is made here and would be overwritten",
+                f"rename the column {name!r} before batching",
+                "name-clash",
+            )
 
     def extra(self, name: str) -> Any:
         """A further column: cut and flattened like the tokens if it has one value per token, as it is otherwise."""
@@ -240,27 +245,28 @@ class _Conversion:
         return int(found)
 
     def _boundaries(self, option: str) -> Bools:
-        found = begins(self.grid, self.data)
-        if found is None:
+        if self._begins is None:
             raise _refuse(
                 f"{option} needs to know where documents begin",
                 "pack with .pack_flat(), or add a list<int32> column 'positions' that restarts at 0 with each document",
                 "no-document-boundaries",
                 f"neither a 'documents' nor a 'positions' column among: {', '.join(self.data.schema.names)}",
             )
-        return found
+        return self._begins
 
     def _positions(self) -> npt.NDArray[Any] | None:
         grid = self.grid
         if self.options.position_mode == "sequence":
             return np.maximum(grid.places(), 0)
         if self.position_field is None:
-            found = begins(grid, self.data)
-            return None if found is None else counted(found)
+            return None if self._begins is None else counted(self._begins)
+        positions = aligned(grid, self.data, self.position_field)
+        if self.mask.all():
+            return positions
         # Padding is a segment of its own and counts up as well, so that restarts of positions are segments.
         places = grid.places()
         padding = np.where(places < 0, places + grid.starts[:, None], places - grid.lengths[:, None])
-        return np.where(self.mask, aligned(grid, self.data, self.position_field), padding)
+        return np.where(self.mask, positions, padding)
 
     def _document_ids(self) -> npt.NDArray[Any]:
         """1, 2, ... for the documents of each row, 0 for padding."""

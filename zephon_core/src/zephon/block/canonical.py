@@ -187,7 +187,8 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(target, array)
     if isinstance(array, pa.ExtensionArray):
         return _cast(array.storage, target)
-    if types.is_null(source):
+    if types.is_null(source) or (types.is_dictionary(source) and not len(array.dictionary)):
+        # below a null struct an index may point into an empty dictionary
         return pa.nulls(len(array), target)
     if types.is_dictionary(source):
         return _cast(array.dictionary_decode(), target)

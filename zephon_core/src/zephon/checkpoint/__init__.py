@@ -1,8 +1,14 @@
-"""The checkpoint protocol: what a state is, how states merge, where they are kept."""
+"""The checkpoint protocol: what a state is, how states merge, where they are kept.
 
-from zephon.checkpoint.directory import DirectoryStore
-from zephon.checkpoint.merge import Merged, merge
-from zephon.checkpoint.state import LaneCheckpoint, StageState, decode_header, decode_lane, encode_header, encode_lane
+Names load on first use, so that the descriptor of the directory store stays light.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zephon.checkpoint.directory import DirectoryStore
+    from zephon.checkpoint.merging import Merged, merge
+    from zephon.checkpoint.state import LaneCheckpoint, StageState, decode_header, decode_lane, encode_header, encode_lane
 
 __all__ = [
     "DirectoryStore",
@@ -15,3 +21,15 @@ __all__ = [
     "encode_lane",
     "merge",
 ]
+
+_HOME = {"DirectoryStore": "directory", "Merged": "merging", "merge": "merging"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        from importlib import import_module
+
+        value = getattr(import_module(f"zephon.checkpoint.{_HOME.get(name, 'state')}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'zephon.checkpoint' has no attribute {name!r}")

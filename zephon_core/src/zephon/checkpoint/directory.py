@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zephon.abc import CheckpointState, CheckpointStore
-from zephon.checkpoint.merge import ranges
+from zephon.checkpoint.merging import ranges
 from zephon.checkpoint.state import decode_header
 from zephon.errors import CheckpointError
 

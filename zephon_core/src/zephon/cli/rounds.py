@@ -51,7 +51,6 @@ class Fleet:
     def __init__(self, make: Callable[[], Pipeline], degree: int, *, agree: bool = False, **options: Any) -> None:
         self._barrier = threading.Barrier(degree)
         self._offers = [0] * degree
-        self._agree = agree
         self._degree = degree
         self.pipelines = []
         for group in range(degree):
@@ -60,6 +59,7 @@ class Fleet:
                 settings["agree"] = self._agreement(group)
             self.pipelines.append(make().options(**settings))
         self._iterators: list[BatchIterator] | None = None
+        self._pool = ThreadPoolExecutor(degree) if agree else None
 
     def restore(self, states: Sequence[CheckpointState]) -> None:
         """Restore every group from the states of all."""
@@ -70,9 +70,8 @@ class Fleet:
         """The row digests of the next round by lane, or None at the end."""
         if self._iterators is None:
             self._iterators = [iter(pipeline) for pipeline in self.pipelines]
-        if self._agree:
-            with ThreadPoolExecutor(self._degree) as pool:
-                shares = list(pool.map(self._share, range(self._degree)))
+        if self._pool is not None:
+            shares = list(self._pool.map(self._share, range(self._degree)))
         else:
             shares = [self._share(group) for group in range(self._degree)]
         ended = [share is None for share in shares]
@@ -104,6 +103,8 @@ class Fleet:
         """Close every pipeline."""
         for pipeline in self.pipelines:
             pipeline.close()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def _share(self, group: int) -> list[tuple[int, list[str]]] | None:
         """What one group delivers in a round: row digests with their lane, in order."""

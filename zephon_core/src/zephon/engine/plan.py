@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from typing import Any, Final
 
@@ -174,6 +175,7 @@ def compile_plan(
     return plan
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of the core and of the distributions whose plugins are loaded from its family."""
     found = {}

@@ -26,7 +26,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from zephon.abc import Operator, WorkSource
 from zephon.engine.options import Options
@@ -35,8 +35,11 @@ from zephon.io.dataset import Dataset
 from zephon.plugins import registry
 from zephon.spec import from_plain, resolve_reference, to_plain
 
-if TYPE_CHECKING:
-    from zephon._builder import PipelineBase
+
+class Builder(Protocol):
+    """What a method of a pipeline needs of it."""
+
+    def _append(self, name: str, operator: Operator) -> Any: ...
 
 
 def name_of(operator: object) -> str:
@@ -49,7 +52,7 @@ def name_of(operator: object) -> str:
     return reference
 
 
-def operator_method(pipeline: PipelineBase, name: str) -> Callable[..., Any]:
+def operator_method(pipeline: Builder, name: str) -> Callable[..., Any]:
     """The method that appends the operator of this name.
 
     Raises:

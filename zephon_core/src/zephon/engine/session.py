@@ -14,7 +14,7 @@ import attrs
 from zephon.abc import CheckpointState, Program, Runner
 from zephon.batch import Batch
 from zephon.block import Block
-from zephon.checkpoint.merge import Merged, lane_key
+from zephon.checkpoint.merging import Merged, lane_key
 from zephon.checkpoint.state import LaneCheckpoint, encode_header, encode_lane
 from zephon.engine.coordinator import Coordinator
 from zephon.engine.delivery import Cursor, Delivery

@@ -238,7 +238,7 @@ def _run(block: Block, bound: Sequence[Bound]) -> Block | None:
             finally:
                 operator.teardown()
         elif isinstance(place.operator, LaneOperator):
-            state = place.operator.open(place.context)
+            state = _keeping_all(place.operator).open(place.context)
             outs = [*state.push(block), *state.finish()]
             outs = [out for out in outs if len(out)]
             if not outs:
@@ -246,6 +246,11 @@ def _run(block: Block, bound: Sequence[Bound]) -> Block | None:
             # One microbatch is what an operator after batch sees at a time.
             block = outs[0] if place.operator.emits == "microbatches" else Block.concat(outs)
     return block
+
+
+def _keeping_all(operator: LaneOperator) -> LaneOperator:
+    """For a sample, a short last microbatch is better than none."""
+    return attrs.evolve(operator, drop_last=False) if getattr(operator, "drop_last", False) else operator  # type: ignore[misc]
 
 
 def _conflict(how: str, field: str, types: Mapping[str, str]) -> PlanError:

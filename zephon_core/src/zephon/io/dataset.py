@@ -20,7 +20,7 @@ from zephon.io.shards import Names
 from zephon.io.source import FileRecipe, FileSource, ShardSource
 from zephon.io.urls import display
 
-Path = str | os.PathLike[str]
+PathLike = str | os.PathLike[str]
 
 
 class Dataset:
@@ -54,13 +54,13 @@ class Dataset:
     def from_path(
         cls,
         name: str,
-        path: Path | Sequence[Path],
+        path: PathLike | Sequence[PathLike],
         *,
         fmt: str | None = None,
         columns: Sequence[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         format_options: Mapping[str, Any] | None = None,
-        index_dir: Path | None = None,
+        index_dir: PathLike | None = None,
     ) -> Dataset:
         """A dataset of files.
 

@@ -292,11 +292,14 @@ class _Numbers:
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
+        self._last: pa.Schema | None = None
+        self._last_number = -1
 
     def of(self, schema: pa.Schema) -> tuple[int, bytes]:
         """The schema's number, and its definition if it is new, else nothing."""
+        if schema is self._last:
+            return self._last_number, b""
         definition = schema.serialize().to_pybytes()
-        if definition in self._numbers:
-            return self._numbers[definition], b""
-        self._numbers[definition] = len(self._numbers)
-        return self._numbers[definition], definition
+        known = definition in self._numbers
+        self._last, self._last_number = schema, self._numbers.setdefault(definition, len(self._numbers))
+        return self._last_number, b"" if known else definition

@@ -251,11 +251,14 @@ def _entries(
             return shard, error
 
     threads = min(_MOST_THREADS, _THREADS_PER_CPU * (os.cpu_count() or 1), max(1, len(job.shards) - len(reused)))
-    yield from _in_order(make, len(job.shards), threads)
+    yield from _in_order(make, len(job.shards), threads, give_up=job.context.close)
 
 
-def _in_order(make: Callable[[int], Any], count: int, threads: int) -> Iterator[Any]:
-    """``make(0), make(1), ...`` by a pool that is never more than a few results ahead."""
+def _in_order(make: Callable[[int], Any], count: int, threads: int, give_up: Callable[[], None]) -> Iterator[Any]:
+    """``make(0), make(1), ...`` by a pool that is never more than a few results ahead.
+
+    ``give_up`` is called when no more results are wanted, before the running ones are waited for.
+    """
     if threads == 1:
         yield from map(make, range(count))
         return
@@ -268,6 +271,9 @@ def _in_order(make: Callable[[int], Any], count: int, threads: int) -> Iterator[
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
+    except BaseException:
+        give_up()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

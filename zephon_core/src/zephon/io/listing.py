@@ -21,6 +21,7 @@ _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _MAGIC: Final = re.compile(r"[*?]|\[[^\]]+\]|\{[^{}]*(?:\.\.|,)[^{}]*\}")
 #: In web URLs ``?`` begins a query and ``[`` an IPv6 address.
 _WEB_MAGIC: Final = re.compile(r"\*|\{[^{}]*(?:\.\.|,)[^{}]*\}")
+_HIDDEN: Final = re.compile(r"(?:\A|/)(?:\.|_[^/=]*(?:/|\Z))")
 _RANGE: Final = re.compile(r"(\d+)\.\.(\d+)")
 _LOOKUPS_AT_ONCE: Final = 16
 #: From so many files named by a brace pattern on, their directory is listed instead of looking each one up.
@@ -78,8 +79,8 @@ def list_files(paths: Sequence[str], context: StorageContext) -> Listing:
     for part, prefix in zip(found, prefixes, strict=True):
         for target, infos in ((visible, part.files), (hidden, part.hidden)):
             for info in infos:
-                if OWN_DIRECTORY not in info.name.split("/"):
-                    target.setdefault(info.url, attrs.evolve(info, name=prefix + info.name))
+                if OWN_DIRECTORY not in info.name or OWN_DIRECTORY not in info.name.split("/"):
+                    target.setdefault(info.url, _renamed(info, prefix + info.name) if prefix else info)
     if not visible and not hidden:
         raise ConfigError(
             f"{shown} holds no file",
@@ -161,9 +162,9 @@ def _find(path: str, context: StorageContext) -> _Found:
         except ConfigError as error:
             if error.code != "path-missing":
                 raise
-    cut = head.rfind("/", 0, magic.start())
-    root = (head[:cut] or "/") + tail
-    patterns = list(dict.fromkeys(expand_braces(head[cut + 1 :].rstrip("/"))))
+    top = urls.directory_before(head, magic.start())
+    root = top + tail
+    patterns = list(dict.fromkeys(expand_braces(head[len(top) :].strip("/"))))
     if any(_MAGIC.search(p) for p in patterns) and not (urls.is_web(path) and len(patterns) > 1):
         return _matched(path, root, patterns, context)
     if len(patterns) >= _LIST_INSTEAD and not urls.is_web(path):
@@ -182,7 +183,7 @@ def _literal(path: str, context: StorageContext) -> _Found:
         raise _missing(path, "no such file or directory") from error
     except PermissionError as error:
         raise _unreadable(path) from error
-    return _Found(urls.parent(path), [attrs.evolve(info, name=urls.basename(path))])
+    return _Found(urls.parent(path), [_renamed(info, urls.basename(path))])
 
 
 def _matched(path: str, root: str, patterns: Sequence[str], context: StorageContext) -> _Found:
@@ -194,18 +195,14 @@ def _matched(path: str, root: str, patterns: Sequence[str], context: StorageCont
             raise
         raise _missing(path, f"the directory {urls.display(root)} does not exist") from error
     matched: dict[str, FileInfo] = {}
-    # A plain name is looked up, so that a pattern of many thousand names costs no more than one listing.
     below: dict[str, list[FileInfo]] = {}
-    for info in files:
-        parts = info.name.split("/")
-        for depth in range(1, len(parts) + 1):
-            below.setdefault("/".join(parts[:depth]), []).append(info)
     for pattern in patterns:
         asks_hidden = _is_hidden(pattern)
         if _MAGIC.search(pattern):
             regex = glob_regex(pattern)
             hits = [f for f in files if regex.fullmatch(f.name) and (asks_hidden or not _is_hidden(f.name))]
         else:
+            below = below or _by_prefix(files)
             hits = below.get(pattern, [])
         if not hits:
             near = ", ".join(f.name for f in files[:5]) + (", ..." if len(files) > 5 else "")
@@ -216,6 +213,16 @@ def _matched(path: str, root: str, patterns: Sequence[str], context: StorageCont
     return _Found(root, list(matched.values()))
 
 
+def _by_prefix(files: Sequence[FileInfo]) -> dict[str, list[FileInfo]]:
+    """Files by their name and every directory above, so that many plain names cost no more than one listing."""
+    below: dict[str, list[FileInfo]] = {}
+    for info in files:
+        parts = info.name.split("/")
+        for depth in range(1, len(parts) + 1):
+            below.setdefault("/".join(parts[:depth]), []).append(info)
+    return below
+
+
 def _looked_up(root: str, wanted: Sequence[str], context: StorageContext) -> _Found:
     """Files and directories below ``root`` that are named one by one."""
     with ThreadPoolExecutor(min(_LOOKUPS_AT_ONCE, len(wanted))) as pool:
@@ -224,8 +231,8 @@ def _looked_up(root: str, wanted: Sequence[str], context: StorageContext) -> _Fo
     hidden: list[FileInfo] = []
     for part in parts:
         prefix = "" if part.root == root else urls.relative(part.root, root) + "/"
-        files += [attrs.evolve(f, name=prefix + f.name) for f in part.files]
-        hidden += [attrs.evolve(f, name=prefix + f.name) for f in part.hidden]
+        files += [_renamed(f, prefix + f.name) for f in part.files]
+        hidden += [_renamed(f, prefix + f.name) for f in part.hidden]
     return _Found(root, files, hidden)
 
 
@@ -239,8 +246,9 @@ def _list(url: str, context: StorageContext) -> list[FileInfo]:
 
 
 def _named(files: Sequence[FileInfo], root: str) -> list[FileInfo]:
+    name_of = urls.relative_to(root)
     try:
-        return [attrs.evolve(f, name=urls.relative(f.url, root)) for f in files]
+        return [_renamed(f, name_of(f.url)) for f in files]
     except ValueError as error:
         raise PluginError(
             f"the storage of {urls.display(root)} lists files elsewhere",
@@ -248,6 +256,11 @@ def _named(files: Sequence[FileInfo], root: str) -> list[FileInfo]:
             fix="a listing's URLs begin with the URL that was listed: repair the storage plugin",
             code="storage-contract",
         ) from error
+
+
+def _renamed(info: FileInfo, name: str) -> FileInfo:
+    # there may be millions of them, and attrs.evolve is slow
+    return FileInfo(url=info.url, name=name, size=info.size, mtime=info.mtime, etag=info.etag)
 
 
 def _common_root(roots: Sequence[str]) -> list[str]:
@@ -264,7 +277,7 @@ def _common_root(roots: Sequence[str]) -> list[str]:
 
 def _is_hidden(name: str) -> bool:
     """Whether a part of the name marks what is no data: ``.git``, ``_SUCCESS``, ``_temporary``; not ``_year=2020``."""
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in name.split("/"))
+    return _HIDDEN.search(name) is not None
 
 
 def _by_name(info: FileInfo) -> str:

@@ -39,8 +39,9 @@ class MemorySource:
         self.names = Names(pa.array(ordered, pa.string()))
         self._batches = [_batches_of(name, shard, shards[shard]) for shard in ordered]
         self.rows: npt.NDArray[np.int64] = np.array([sum(b.num_rows for b in s) for s in self._batches], np.int64)
-        self.sizes: npt.NDArray[np.int64] = np.array([sum(b.nbytes for b in s) for s in self._batches], np.int64)
-        self.digests: npt.NDArray[np.uint64] = np.array([_digest(s) for s in self._batches], np.uint64)
+        content = [_digest(batches) for batches in self._batches]
+        self.digests: npt.NDArray[np.uint64] = np.array([digest for digest, _ in content], np.uint64)
+        self.sizes: npt.NDArray[np.int64] = np.array([size for _, size in content], np.int64)
         self.schemas: list[pa.Schema] = []
         self.schema_ids: npt.NDArray[np.int32] = np.zeros(len(ordered), np.int32)
         for i, batches in enumerate(self._batches):
@@ -157,25 +158,23 @@ def _column(name: str, shard: str, field: str, values: Sequence[Any]) -> pa.Arra
     return array
 
 
-def _digest(batches: Sequence[pa.RecordBatch]) -> int:
-    """A hash of the rows that does not depend on how they are cut into batches or lie in memory."""
+def _digest(batches: Sequence[pa.RecordBatch]) -> tuple[int, int]:
+    """A hash of the rows, and their bytes, neither depending on how they are cut into batches or lie in memory."""
     hasher = hashlib.blake2b(batches[0].schema.serialize().to_pybytes(), digest_size=8)
+    size = 0
     rest: list[pa.RecordBatch] = []
-    for batch in batches:
-        for start in range(0, batch.num_rows, _SLAB):
-            rest.append(batch.slice(start, _SLAB))
-            while (have := sum(b.num_rows for b in rest)) >= _SLAB:
-                joined = concat_batches(rest)
-                _hash_rows(hasher, joined.slice(0, _SLAB))
-                rest = [joined.slice(_SLAB)] if have > _SLAB else []
-    if rest:
-        _hash_rows(hasher, concat_batches(rest))
-    return int.from_bytes(hasher.digest(), "little")
-
-
-def _hash_rows(hasher: Any, batch: pa.RecordBatch) -> None:
-    # taking copies the rows into fresh buffers, whatever they were slices of
-    hasher.update(take_batch(batch, np.arange(batch.num_rows)).serialize())
+    for batch in [*(b.slice(i, _SLAB) for b in batches for i in range(0, b.num_rows, _SLAB)), None]:
+        if batch is not None:
+            rest.append(batch)
+        have = sum(b.num_rows for b in rest)
+        if have >= _SLAB or (batch is None and have):
+            joined = concat_batches(rest)
+            # taking copies the rows into fresh buffers, whatever they were slices of
+            serialized = take_batch(joined, np.arange(min(_SLAB, have))).serialize()
+            hasher.update(serialized)
+            size += serialized.size
+            rest = [joined.slice(_SLAB)]
+    return int.from_bytes(hasher.digest(), "little"), size
 
 
 def _bad_rows(name: str, found: str) -> ConfigError:

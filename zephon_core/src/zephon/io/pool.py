@@ -68,12 +68,6 @@ class ReaderPool:
         for reader in idle:
             reader.close()
 
-    @property
-    def open_count(self) -> int:
-        """Readers open now."""
-        with self._changed:
-            return self._idle_count + self._busy_count
-
     def _take(self, key: Key) -> ShardReader | None:
         """An idle reader of the shard; or None, with room made and reserved for a new one."""
         surplus: ShardReader | None = None

@@ -109,11 +109,11 @@ class FileSource:
     def __init__(self, recipe: FileRecipe) -> None:
         self._recipe = recipe
         self._storages = Storages(recipe.storage_options)
-        self._context = StorageContext(self._storages)
         self._lock = threading.Lock()
         self._index: Index | None = None
-        listing = list_files(recipe.paths, self._context)
-        self._format_name = recipe.fmt or recognise(recipe.name, listing, self._context, recipe.format_options)
+        context = self.context()
+        listing = list_files(recipe.paths, context)
+        self._format_name = recipe.fmt or recognise(recipe.name, listing, context, recipe.format_options)
         self.format: ShardFormat = make_format(self._format_name, recipe.format_options)
         self.root = listing.root
         marks = index_files_of(self._format_name)
@@ -135,7 +135,6 @@ class FileSource:
         return {
             "recipe": self._recipe,
             "format_name": self._format_name,
-            "format": self.format,
             "root": self.root,
             "shards": self.shards,
             "rows": rows,
@@ -144,11 +143,10 @@ class FileSource:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._recipe = state["recipe"]
         self._storages = Storages(self._recipe.storage_options)
-        self._context = StorageContext(self._storages)
         self._lock = threading.Lock()
         self._index = None
         self._format_name = state["format_name"]
-        self.format = state["format"]
+        self.format = make_format(self._format_name, self._recipe.format_options)
         self.root = state["root"]
         self.shards = state["shards"]
         if state["rows"] is not None and not np.array_equal(state["rows"], self.rows):
@@ -245,7 +243,7 @@ class FileSource:
             shards=self.shards,
             format_name=self._format_name,
             fmt=self.format,
-            context=self._context,
+            context=self.context(),
             subject=subject,
             root=self.root,
             directory=self._recipe.index_dir,

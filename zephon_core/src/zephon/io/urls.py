@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import unquote
 
@@ -52,9 +53,16 @@ def split_chain(url: str) -> tuple[str, str]:
 
 
 def parent(url: str) -> str:
-    """The directory a file's URL lies in, without a trailing slash."""
+    """The directory a file's URL lies in, without a trailing slash but where it is the topmost one."""
     head, tail = split_chain(_without_query(url))
-    return head.rpartition("/")[0] + tail
+    return directory_before(head, len(head)) + tail
+
+
+def directory_before(head: str, position: int) -> str:
+    """The directory that ends at the last slash before a position: ``/a`` of ``/a/b*``, ``/`` of ``/b*``."""
+    cut = head.rfind("/", 0, position)
+    topmost = cut == 0 or head[:cut].endswith((":", ":/"))
+    return head[: cut + 1] if topmost else head[:cut]
 
 
 def basename(url: str) -> str:
@@ -65,7 +73,7 @@ def basename(url: str) -> str:
 def join(directory: str, name: str) -> str:
     """The URL of ``name`` below a directory."""
     head, tail = split_chain(directory)
-    return f"{head.rstrip('/')}/{name}{tail}"
+    return (head if head.endswith("://") else head.rstrip("/") + "/") + name + tail
 
 
 def relative(url: str, root: str) -> str:
@@ -74,12 +82,23 @@ def relative(url: str, root: str) -> str:
     Raises:
         ValueError: it does not lie below.
     """
-    head = split_chain(_without_query(url))[0]
-    top = split_chain(root)[0].rstrip("/") + "/"
-    if not head.startswith(top):
-        raise ValueError(f"{display(url)} does not lie below {display(root)}")
-    name = head[len(top) :].lstrip("/")
-    return unquote(name, errors="surrogateescape") if scheme_of(url) == "file" else name
+    return relative_to(root)(url)
+
+
+def relative_to(root: str) -> Callable[[str], str]:
+    """:func:`relative` for many URLs below one root."""
+    head, tail = split_chain(root)
+    top = head.rstrip("/") + "/"
+    web, quoted = is_web(root), scheme_of(root) == "file"
+
+    def name_of(url: str) -> str:
+        path = _without_query(url) if web else url
+        if not (path.startswith(top) and path.endswith(tail)):
+            raise ValueError(f"{display(url)} does not lie below {display(root)}")
+        name = path[len(top) : len(path) - len(tail)].lstrip("/")
+        return unquote(name, errors="surrogateescape") if quoted else name
+
+    return name_of
 
 
 def _without_query(url: str) -> str:

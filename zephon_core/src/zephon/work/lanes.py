@@ -107,7 +107,7 @@ class Lanes:
         return end if span.length is None else min(end, span.start + span.length)
 
     def rows_before(self, lane: int, position: int) -> int:
-        """How many rows a lane reads before the chunk-round that holds a position, or that ends there at a phase's end."""
+        """How many rows a lane reads before the chunk-round that holds a position; for the end, all its rows."""
         phase = max(i for i, span in enumerate(self._spans) if span.start <= position)
         span, starts = self._spans[phase], self._starts(lane)
         if span.length is not None and position >= span.start + span.length:
@@ -142,7 +142,7 @@ class Lanes:
         # Addressed by position, so that phases added later move nothing.
         starts = span.start + turns * (self.lanes * span.chunk)
         if segment is None:
-            key = (self._deal_key, int(starts[0]), span.chunk, lane)
+            key = (self._deal_key, int(starts[0]), span.chunk, lane, self.lanes)
             begin, offset = cache.once(key, lambda: (self._chunks(span, lane, starts, cache), 0))
         else:
             begin, offset = (column[segment] for column in self._chunks(span, lane, starts, cache))
@@ -153,9 +153,8 @@ class Lanes:
 
     def _chunks(self, span: Span, lane: int, starts: IntArray, cache: BoundedCache) -> tuple[IntArray, IntArray]:
         """Where a lane's chunk of the chunk-round at each start begins, and where in the chunk it starts to read."""
-        slots = self._slots(starts, np.full(len(starts), lane), cache)
-        offsets = random.below(random.combine(random.words(self._offset_key, starts), lane), span.chunk)
-        return starts + slots * span.chunk, offsets
+        begins = starts + self._slots(starts, np.full(len(starts), lane), cache) * span.chunk
+        return begins, self._offsets(begins, span.chunk)
 
     def _in_last_round(self, phase: int, length: int, lane: int, index: IntArray, cache: BoundedCache) -> IntArray:
         span = self._spans[phase]
@@ -166,13 +165,15 @@ class Lanes:
         slots = self._slots(np.array([start]), lanes, cache)
         by_slot = np.empty(self.lanes, dtype=np.int64)
         by_slot[slots] = sizes
-        first = start + int(by_slot[: slots[lane]].sum())
+        begin = start + int(by_slot[: slots[lane]].sum())
         size = int(sizes[lane])
-        offset = random.below(random.combine(random.words(self._offset_key, [start]), lane), size)[0]
-        return first + (index + offset) % size
+        return begin + (index + self._offsets(np.array([begin]), size)) % size
+
+    def _offsets(self, begins: IntArray, size: int) -> IntArray:
+        """Where in the chunks that begin at some positions their lanes start to read."""
+        return random.below(random.words(self._offset_key, begins), size)
 
     def _slots(self, starts: IntArray, lanes: IntArray, cache: BoundedCache) -> IntArray:
         """Which chunk of the chunk-round at each start a lane is dealt; one start may serve many lanes."""
-        keys = random.words(self._deal_key, starts)
-        segment = np.arange(len(keys)) if len(keys) > 1 else None
-        return permute(keys, np.full(len(keys), self.lanes), segment, lanes, cache)
+        segment = np.arange(len(starts)) if len(starts) > 1 else None
+        return permute(self._deal_key, starts, np.full(len(starts), self.lanes), segment, lanes, cache)

@@ -34,6 +34,9 @@ CREDIT_BITS: Final = 20
 #: Positions, ordinals and lengths stay below this, so that sums of two of them fit into int64.
 MAX_POSITION: Final = 1 << 62
 
+# Up to so many components a walk goes node by node, beyond that level by level.
+_FEW: Final = 16
+
 # A decimal exponent beyond that of any float is a mistake, and would cost a number with that many digits.
 _MAX_EXPONENT: Final = 400
 
@@ -213,30 +216,45 @@ class MixtureTree:
         turns = positions // self.period
         # Within one period all products stay below 2**61.
         x = positions - turns * self.period
-        component = np.empty(len(positions), dtype=np.int64)
-        ordinal = np.empty(len(positions), dtype=np.int64)
-        rows: npt.NDArray[np.intp] | None = None
-        node = np.full(len(positions), len(self._weight) - 1)
-        leaves = len(self.weights)
-        while len(x):
+        component, ordinal = self._down_by_node(x) if len(self.weights) <= _FEW else self._down_by_level(x)
+        ordinal += turns * self.weights[component]
+        return component, ordinal
+
+    def _down_by_node(self, x: IntArray) -> tuple[IntArray, IntArray]:
+        """Split by split, each with scalars, which numpy divides by faster than by arrays."""
+        component, ordinal = np.empty_like(x), np.empty_like(x)
+        waiting: list[tuple[int, npt.NDArray[np.intp], IntArray]] = [(len(self._weight) - 1, np.arange(len(x)), x)]
+        while waiting:
+            node, rows, x = waiting.pop()
+            if node < len(self.weights):
+                component[rows], ordinal[rows] = node, x
+                continue
+            n, light = int(self._weight[node]), int(self._left_weight[node])
+            scaled = x * light + int(self._offset[node])
+            before = scaled // n
+            # The next prefix holds one more left draw than this one.
+            goes_left = scaled - before * n >= n - light
+            here, there = np.flatnonzero(goes_left), np.flatnonzero(~goes_left)
+            waiting.append((int(self._left[node]), rows[here], before[here]))
+            waiting.append((int(self._right[node]), rows[there], x[there] - before[there]))
+        return component, ordinal
+
+    def _down_by_level(self, x: IntArray) -> tuple[IntArray, IntArray]:
+        """Level by level, all nodes of a level at once."""
+        component, ordinal = np.empty_like(x), np.empty_like(x)
+        rows = np.arange(len(x))
+        node = np.full(len(x), len(self._weight) - 1)
+        while len(rows):
             n, light = self._weight[node], self._left_weight[node]
             scaled = x * light + self._offset[node]
             before = scaled // n
             goes_left = scaled - before * n >= n - light
             x = np.where(goes_left, before, x - before)
             node = np.where(goes_left, self._left[node], self._right[node])
-            done = node < leaves
-            if done.all():
-                index: Any = slice(None) if rows is None else rows
-                component[index], ordinal[index] = node, x
-                break
-            arrived = np.flatnonzero(done)
-            index = arrived if rows is None else rows[arrived]
-            component[index], ordinal[index] = node[arrived], x[arrived]
-            going = np.flatnonzero(~done)
-            rows = going if rows is None else rows[going]
-            x, node = x[going], node[going]
-        ordinal += turns * self.weights[component]
+            done = node < len(self.weights)
+            arrived, going = np.flatnonzero(done), np.flatnonzero(~done)
+            component[rows[arrived]], ordinal[rows[arrived]] = node[arrived], x[arrived]
+            rows, x, node = rows[going], x[going], node[going]
         return component, ordinal
 
     def up(self, components: IntArray, ordinals: IntArray) -> IntArray:

@@ -1,7 +1,8 @@
 """Order within a dataset: from the n-th draw to (epoch, shard, row).
 
 Ordinal ``q`` is place ``q % rows`` of epoch ``q // rows``. The places of an epoch run over its shards, in the epoch's
-order of shards. Windows of places are shuffled, and so are the rows within a shard.
+order of shards. Windows of places are shuffled. So are the rows within a shard, unless one window holds them all: it
+has made every order of them equally likely already.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ AUTO_SHARDS: Final = 8
 
 # Small datasets pass through many epochs in one read: so many places share one table of shard orders.
 _TABLE_PLACES: Final = 1 << 15
+
+# Shards in one bucket that are tried one after the other before searching.
+_BUCKET_STEPS: Final = 4
 
 
 class Located(NamedTuple):
@@ -42,10 +46,44 @@ class OrderOptions:
 
 
 class _Table(NamedTuple):
-    """The shards of consecutive epochs, one after the other: shard ``shards[i]`` starts at place ``starts[i]``."""
+    """The shards of consecutive epochs, one after the other.
 
-    starts: IntArray
+    Attributes:
+        edges: int64 ``[n + 1]``, the place at which each starts, and the end of the last.
+        shards: int32 ``[n]``.
+        buckets: int32, for every ``width`` places the last of the shards that start no later; empty where places are
+            looked up in order, for which a binary search is fast.
+        width: places in a bucket, about half a shard on average.
+    """
+
+    edges: IntArray
     shards: npt.NDArray[np.int32]
+    buckets: npt.NDArray[np.int32]
+    width: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.edges.nbytes + self.shards.nbytes + self.buckets.nbytes
+
+    def look_up(self, place: IntArray) -> tuple[npt.NDArray[np.int32], IntArray]:
+        """The shard at each place, and the place within it."""
+        if len(self.buckets):
+            slot = self._from_buckets(place)
+        else:
+            slot = np.searchsorted(self.edges, place, side="right") - 1
+        return self.shards[slot], place - self.edges[slot]
+
+    def _from_buckets(self, place: IntArray) -> npt.NDArray[np.intp]:
+        ends = self.edges[1:]
+        slot = self.buckets[place // self.width].astype(np.intp)
+        for _ in range(_BUCKET_STEPS):
+            beyond = ends[slot] <= place
+            if not beyond.any():
+                return slot
+            slot += beyond
+        rest = np.flatnonzero(ends[slot] <= place)
+        slot[rest] = np.searchsorted(ends, place[rest], side="right")
+        return slot
 
 
 class DatasetOrder:
@@ -58,6 +96,7 @@ class DatasetOrder:
 
     Attributes:
         rows: rows in all.
+        table_bytes: bytes of one table of shard orders in the cache; 0 if none is kept there.
         window: places in a shuffle window; 1 if there are none, ``rows`` if one window is the whole epoch.
     """
 
@@ -68,8 +107,7 @@ class DatasetOrder:
         self._sizes = self._shard_rows[self._shards]
         self.rows = int(self._sizes.sum())
         self.window = _window(options.shuffle_block_size, self.rows, int(self._sizes.max()))
-        # A window that is the whole epoch makes every order equally likely already.
-        self._shuffles_rows = options.shuffle_within_shard and self.window != self.rows
+        self._shuffles_rows = options.shuffle_within_shard
         self._reshuffles = options.reshuffle_on_repeat
         self._shard_key, self._window_key, self._row_key = (
             random.derive_key("curriculum", options.seed, name, level) for level in ("shards", "windows", "rows")
@@ -77,8 +115,10 @@ class DatasetOrder:
         # Epochs that share a table; 0 where all epochs have one order of shards.
         self._epochs = max(1, _TABLE_PLACES // self.rows)
         self._fixed: _Table | None = None
+        # Edges, shards and, with windows, two buckets for each shard.
+        self.table_bytes = self._epochs * len(self._shards) * (8 + 4 + (8 if self.window > 1 else 0))
         if not options.shuffle_shards or not options.reshuffle_on_repeat or len(self._shards) == 1:
-            self._epochs = 0
+            self._epochs = self.table_bytes = 0
             self._fixed = self._table(np.arange(len(self._shards))[None, :])
             if options.shuffle_shards:
                 self._fixed = self._table(self._shard_orders(np.zeros(1, dtype=np.int64)))
@@ -97,7 +137,7 @@ class DatasetOrder:
             place = self._shuffle_windows(turn, place, cache)
         shard, row = self._find(epoch, place, cache)
         if self._shuffles_rows:
-            row = self._shuffle_rows(turn, shard, row, cache)
+            self._shuffle_rows(turn, shard, row, place - row, cache)
         return Located(shard, row, epoch)
 
     def _shuffle_windows(self, turn: IntArray, place: IntArray, cache: BoundedCache) -> IntArray:
@@ -106,48 +146,53 @@ class DatasetOrder:
         start = window * self.window
         numbers, segment = compact(turn * per_epoch + window)
         sizes = np.minimum(self.window, self.rows - numbers % per_epoch * self.window)
-        return start + permute(random.words(self._window_key, numbers), sizes, segment, place - start, cache)
+        return start + permute(self._window_key, numbers, sizes, segment, place - start, cache)
 
     def _shuffle_rows(
-        self, turn: IntArray, shard: npt.NDArray[np.int32], row: IntArray, cache: BoundedCache
-    ) -> IntArray:
-        numbers, segment = compact(turn * len(self._shard_rows) + shard)
-        sizes = self._shard_rows[numbers % len(self._shard_rows)]
-        return permute(random.words(self._row_key, numbers), sizes, segment, row, cache)
+        self, turn: IntArray, shard: npt.NDArray[np.int32], row: IntArray, start: IntArray, cache: BoundedCache
+    ) -> None:
+        """Shuffle rows in place, given the place at which the shard of each starts."""
+        here = np.arange(len(row))
+        if self.window > 1:
+            last = start + self._shard_rows[shard] - 1
+            here = np.flatnonzero(start // self.window != last // self.window)
+        if len(here):
+            numbers, segment = compact(turn[here] * len(self._shard_rows) + shard[here])
+            sizes = self._shard_rows[numbers % len(self._shard_rows)]
+            row[here] = permute(self._row_key, numbers, sizes, segment, row[here], cache)
 
     def _find(self, epoch: IntArray, place: IntArray, cache: BoundedCache) -> tuple[npt.NDArray[np.int32], IntArray]:
-        """The shard at each place, and the place within it."""
         if self._fixed is not None:
-            return _look_up(self._fixed, place)
-        groups, segment = compact(epoch // self._epochs)
-        place = place + (epoch % self._epochs) * self.rows
+            return self._fixed.look_up(place)
+        group = epoch // self._epochs
+        place = place + (epoch - group * self._epochs) * self.rows
+        groups, segment = compact(group)
         if segment is None:
-            return _look_up(self._shared_table(int(groups[0]), cache), place)
+            return self._shared_table(int(groups[0]), cache).look_up(place)
         shard, row = np.empty(len(place), dtype=np.int32), np.empty(len(place), dtype=np.int64)
-        for i, group in enumerate(groups.tolist()):
+        for i, number in enumerate(groups.tolist()):
             here = np.flatnonzero(segment == i)
-            shard[here], row[here] = _look_up(self._shared_table(group, cache), place[here])
+            shard[here], row[here] = self._shared_table(number, cache).look_up(place[here])
         return shard, row
 
     def _shared_table(self, group: int, cache: BoundedCache) -> _Table:
         def make() -> tuple[_Table, int]:
             first = group * self._epochs
             table = self._table(self._shard_orders(np.arange(first, first + self._epochs)))
-            return table, sum(column.nbytes for column in table)
+            return table, table.nbytes
 
         return cache.once(("shards", self._shard_key, group), make)
 
     def _shard_orders(self, turns: IntArray) -> IntArray:
-        return permutations(random.words(self._shard_key, turns), len(self._shards))
+        return permutations(self._shard_key, turns, len(self._shards))
 
     def _table(self, orders: IntArray) -> _Table:
-        sizes = self._sizes[orders].ravel()
-        return _Table(np.cumsum(sizes) - sizes, self._shards[orders].ravel())
-
-
-def _look_up(table: _Table, place: IntArray) -> tuple[npt.NDArray[np.int32], IntArray]:
-    slot = np.searchsorted(table.starts, place, side="right") - 1
-    return table.shards[slot], place - table.starts[slot]
+        order = orders.ravel()
+        edges = np.concatenate([[0], np.cumsum(self._sizes[order])])
+        width = max(1, int(edges[-1]) // (2 * len(order)))
+        marks = np.arange(0, int(edges[-1]) if self.window > 1 else 0, width)
+        buckets = (np.searchsorted(edges, marks, side="right") - 1).astype(np.int32)
+        return _Table(edges, self._shards[order], buckets, width)
 
 
 def _window(option: int | str | None, rows: int, largest: int) -> int:

@@ -65,6 +65,11 @@ class BoundedCache:
         """Bytes in use."""
         return self._used
 
+    def reserve(self, nbytes: int) -> None:
+        """Raise the limit, for values that are needed together."""
+        with self._lock:
+            self._limit += nbytes
+
     def get(self, key: Hashable) -> Any | None:
         """The value, or None."""
         with self._lock:
@@ -96,53 +101,60 @@ class BoundedCache:
 
 
 def permute(
-    keys: KeyArray, sizes: IntArray, segment: npt.NDArray[np.intp] | None, index: IntArray, cache: BoundedCache
+    key: int,
+    numbers: IntArray,
+    sizes: IntArray,
+    segment: npt.NDArray[np.intp] | None,
+    index: IntArray,
+    cache: BoundedCache,
 ) -> IntArray:
     """Where each element goes under the permutation of its segment.
 
     Args:
-        keys: uint64 ``[segments]``; a key and a size determine a permutation.
+        key: 64 bits; with a number and a size it determines a permutation.
+        numbers: int64 ``[segments]``.
         sizes: int64 ``[segments]``, below 2**62.
         segment: ``[n]``, the segment of each element; None if there is one segment only.
         index: int64 ``[n]``, each below the size of its segment.
-        cache: keeps small permutations; no result depends on it.
+        cache: keeps what single permutations are computed from; no result depends on it.
 
     Returns:
         int64 ``[n]``.
     """
     small = sizes < FEISTEL_FROM
     if segment is None:
+        name = (key, int(numbers[0]), int(sizes[0]))
         if small[0]:
-            return _small_one(keys, sizes, cache)[index].astype(np.int64)
-        return _feistel(_one_network(keys, sizes, cache), None, index)
+            return cache.once(name, lambda: _sized(_small(key, numbers, sizes)))[index].astype(np.int64)
+        return _feistel(cache.once(name, lambda: (_networks(key, numbers, sizes), 0)), None, index)
     if small.all():
-        return _small_lookup(keys, sizes, segment, index, cache)
+        return _small_lookup(key, numbers, sizes, segment, index, cache)
     if not small.any():
-        return _feistel(_networks(keys, sizes), segment, index)
+        return _feistel(_networks(key, numbers, sizes), segment, index)
     out = np.empty(len(index), dtype=np.int64)
     for chosen in (small, ~small):
         renumbered = np.cumsum(chosen) - 1
         here = np.flatnonzero(chosen[segment])
-        part = (keys[chosen], sizes[chosen], renumbered[segment[here]], index[here])
-        out[here] = permute(*part, cache)
+        out[here] = permute(key, numbers[chosen], sizes[chosen], renumbered[segment[here]], index[here], cache)
     return out
 
 
-def permutations(keys: KeyArray, size: int) -> IntArray:
+def permutations(key: int, numbers: IntArray, size: int) -> IntArray:
     """Whole permutations of one size.
 
     Args:
-        keys: uint64 ``[n]``.
+        key: 64 bits, as of :func:`permute`.
+        numbers: int64 ``[n]``.
         size: number of elements, at least 1.
 
     Returns:
-        int64 ``[n, size]``: ``[i, j]`` is where ``j`` goes under ``keys[i]``.
+        int64 ``[n, size]``: ``[i, j]`` is where ``j`` goes under the permutation of ``numbers[i]``.
     """
+    sizes = np.full(len(numbers), size)
     if size < FEISTEL_FROM:
-        return _small(keys, np.full(len(keys), size)).reshape(len(keys), size).astype(np.int64)
-    elements = np.arange(size, dtype=np.int64)
-    networks = _networks(keys, np.full(len(keys), size))
-    return np.stack([_feistel(networks, np.full(size, i), elements) for i in range(len(keys))])
+        return _small(key, numbers, sizes).reshape(len(numbers), size).astype(np.int64)
+    networks, elements = _networks(key, numbers, sizes), np.arange(size, dtype=np.int64)
+    return np.stack([_feistel(networks, np.full(size, i), elements) for i in range(len(numbers))])
 
 
 def compact(numbers: IntArray) -> tuple[IntArray, npt.NDArray[np.intp] | None]:
@@ -164,7 +176,7 @@ def compact(numbers: IntArray) -> tuple[IntArray, npt.NDArray[np.intp] | None]:
 
 
 class _Networks(NamedTuple):
-    """Feistel networks on ``Z_a x Z_b``, one per segment: a ``[segments]``, b ``[segments]``, keys ``[segments, rounds]``."""
+    """Feistel networks on ``Z_a x Z_b``, one per segment: uint64 ``[segments]``, keys ``[segments, rounds]``."""
 
     a: KeyArray
     b: KeyArray
@@ -172,20 +184,12 @@ class _Networks(NamedTuple):
     sizes: KeyArray
 
 
-def _networks(keys: KeyArray, sizes: IntArray) -> _Networks:
+def _networks(key: int, numbers: IntArray, sizes: IntArray) -> _Networks:
     a = np.sqrt(sizes).astype(np.int64)
     a += a * a < sizes  # ceil(sqrt), also where the float was rounded down
     b = -(-sizes // a)
-    rounds = random.words(keys[:, None], np.arange(_ROUNDS))
-    return _Networks(a.astype(np.uint64), b.astype(np.uint64), rounds, sizes.astype(np.uint64))
-
-
-def _one_network(keys: KeyArray, sizes: IntArray, cache: BoundedCache) -> _Networks:
-    def make() -> tuple[_Networks, int]:
-        networks = _networks(keys, sizes)
-        return networks, sum(column.nbytes for column in networks)
-
-    return cache.once((int(keys[0]), int(sizes[0])), make)
+    keys = random.words(random.words(key, numbers)[:, None], np.arange(_ROUNDS))
+    return _Networks(a.astype(np.uint64), b.astype(np.uint64), keys, sizes.astype(np.uint64))
 
 
 def _feistel(networks: _Networks, segment: npt.NDArray[np.intp] | None, index: IntArray) -> IntArray:
@@ -221,10 +225,11 @@ def _network(networks: _Networks, segment: npt.NDArray[np.intp] | None, index: K
     return halves[0] * moduli[1] + halves[1]
 
 
-def _small(keys: KeyArray, sizes: IntArray) -> SmallArray:
+def _small(key: int, numbers: IntArray, sizes: IntArray) -> SmallArray:
     """Permutations below :data:`FEISTEL_FROM` elements, one after the other."""
     ends = np.cumsum(sizes)
     out = np.empty(int(ends[-1]), dtype=np.uint16)
+    keys = random.words(key, numbers)
     widths = np.left_shift(1, np.ceil(np.log2(sizes)).astype(np.int64))
     # Sizes of one power of two are sorted together as rows of a matrix, so padding at most doubles the work.
     for width in np.unique(widths):
@@ -240,34 +245,35 @@ def _small(keys: KeyArray, sizes: IntArray) -> SmallArray:
     return out
 
 
-def _small_one(keys: KeyArray, sizes: IntArray, cache: BoundedCache) -> SmallArray:
-    def make() -> tuple[SmallArray, int]:
-        table = _small(keys, sizes)
-        return table, table.nbytes
-
-    return cache.once((int(keys[0]), int(sizes[0])), make)
+def _sized(table: SmallArray) -> tuple[SmallArray, int]:
+    return table, table.nbytes
 
 
 def _small_lookup(
-    keys: KeyArray, sizes: IntArray, segment: npt.NDArray[np.intp], index: IntArray, cache: BoundedCache
+    key: int,
+    numbers: IntArray,
+    sizes: IntArray,
+    segment: npt.NDArray[np.intp],
+    index: IntArray,
+    cache: BoundedCache,
 ) -> IntArray:
     total = int(sizes.sum())
-    if total <= 2 * len(index) and total <= 256 * len(keys):
+    if total <= 2 * len(index) and total <= 256 * len(numbers):
         # Many tiny permutations, used whole: looking them up one by one would take longer than making them.
-        table = _small(keys, sizes)
+        table = _small(key, numbers, sizes)
     else:
-        table = np.concatenate(_small_cached(keys, sizes, cache))
+        table = np.concatenate(_small_cached(key, numbers, sizes, cache))
     starts = np.cumsum(sizes) - sizes
     return table[starts[segment] + index].astype(np.int64)
 
 
-def _small_cached(keys: KeyArray, sizes: IntArray, cache: BoundedCache) -> list[SmallArray]:
+def _small_cached(key: int, numbers: IntArray, sizes: IntArray, cache: BoundedCache) -> list[SmallArray]:
     # One step per permutation, not per row.
-    names = list(zip(keys.tolist(), sizes.tolist(), strict=True))
+    names = [(key, number, size) for number, size in zip(numbers.tolist(), sizes.tolist(), strict=True)]
     tables: list[SmallArray | None] = [cache.get(name) for name in names]
     missing = np.array([i for i, table in enumerate(tables) if table is None], dtype=np.intp)
     if len(missing):
-        made = np.split(_small(keys[missing], sizes[missing]), np.cumsum(sizes[missing])[:-1])
+        made = np.split(_small(key, numbers[missing], sizes[missing]), np.cumsum(sizes[missing])[:-1])
         for i, table in zip(missing.tolist(), made, strict=True):
             kept = table.copy()  # not a view that keeps its neighbours alive
             tables[i] = kept

@@ -7,7 +7,7 @@ dataset leaves at its limit, or where the run ends.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cached_property
 from math import gcd
 from typing import Any, Final, NamedTuple
@@ -76,12 +76,6 @@ class Phase:
             credits[name] = credits.get(name, 0) + target - (count << CREDIT_BITS)
         return credits
 
-    def to_plain(self) -> dict[str, Any]:
-        """Plain data; the end is the next phase's start."""
-        plain = attrs.asdict(self)
-        del plain["end"]
-        return plain
-
 
 @attrs.frozen(slots=True, kw_only=True)
 class Course:
@@ -109,16 +103,50 @@ class Course:
         return [phase.start for phase in self.phases]
 
     def to_plain(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"phases": [phase.to_plain() for phase in self.phases], "end": self.end, "reason": self.reason}
+        """Plain data, from which the phases follow without the datasets.
+
+        Where datasets only leave, a phase names these instead of all weights: with many datasets, most phases are such.
+        """
+        phases = []
+        before: Mapping[str, int] = {}
+        for phase in self.phases:
+            gone = [name for name in before if name not in phase.weights]
+            same = bool(before) and phase.weights == without(before, gone)
+            mixture = {"without": gone} if same else {"weights": dict(phase.weights)}
+            phases.append({"start": phase.start, "span": phase.span, "chunk_size": phase.chunk_size, **mixture})
+            before = phase.weights
+        return {"phases": phases, "end": self.end, "reason": self.reason}
 
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> Course:
         """Inverse of :meth:`to_plain`."""
         entries = plain["phases"]
         ends = [entry["start"] for entry in entries[1:]] + [plain["end"]]
-        phases = tuple(Phase(**entry, end=end) for entry, end in zip(entries, ends, strict=True))
-        return Course(phases=phases, reason=plain["reason"])
+        phases: list[Phase] = []
+        for entry, end in zip(entries, ends, strict=True):
+            last = phases[-1] if phases else None
+            weights = (
+                entry["weights"] if "weights" in entry or last is None else without(last.weights, entry["without"])
+            )
+            phases.append(
+                Phase(
+                    start=entry["start"],
+                    end=end,
+                    weights=dict(sorted(weights.items())),
+                    ordinals={} if last is None else last.drawn(entry["start"]),
+                    credits={} if last is None else last.credits_at(entry["start"]),
+                    chunk_size=entry["chunk_size"],
+                    span=entry["span"],
+                )
+            )
+        return Course(phases=tuple(phases), reason=plain["reason"])
+
+
+def without(weights: Mapping[str, int], gone: Container[str]) -> dict[str, int]:
+    """The weights of those that stay, without a common factor."""
+    left = {name: weight for name, weight in weights.items() if name not in gone}
+    common = gcd(*left.values())
+    return {name: weight // common for name, weight in left.items()}
 
 
 class Disagreement(Exception):
@@ -144,7 +172,7 @@ class _Event(NamedTuple):
 
     position: int
     rank: int
-    ends: str = ""  # why the run ends here; "" if it goes on with another phase
+    name: str = ""  # the dataset that meets its goal or limit
 
 
 _GOAL, _SCHEDULE, _LIMIT = range(3)
@@ -176,21 +204,26 @@ def plan_course(
     ordinals: dict[str, int] = {}
     credits: dict[str, int] = {}
     position, reason = 0, ""
+    starts = [entry.start for entry in schedule]
+    # The names still to come after each entry.
+    later: list[frozenset[str]] = [frozenset()]
+    for entry in reversed(schedule[1:]):
+        later.append(later[-1] | entry.weights.keys())
+    later.reverse()
     while True:
-        current = max(i for i, entry in enumerate(schedule) if entry.start <= position)
-        until = schedule[current + 1].start if current + 1 < len(schedule) else None
+        current = bisect_right(starts, position) - 1
+        until = starts[current + 1] if current + 1 < len(starts) else None
         kept = history[len(phases)] if len(phases) < len(history) else None
         state = _State(rows, policies, ordinals)
         weights = state.weights_of(schedule[current])
-        later = {name for entry in schedule[current + 1 :] for name in entry.weights if not state.has_left(name)}
-        goals = state.open_goals({*weights, *later})
+        goals = state.open_goals(later[current] | weights.keys())
         if not weights:
             reason = "every dataset of the mixture has supplied all it may"
         elif goals is not None and not goals:
             reason = "no dataset is left for which the run waits"
         if reason:
             if kept is not None:
-                raise Disagreement(position, f"at position {position}, the run would end: {reason}")
+                raise Disagreement(position, _would_end(position, reason))
             break
         phase = Phase(
             start=position,
@@ -204,6 +237,7 @@ def plan_course(
         event = state.next_event(phase, until, goals)
         if kept is not None:
             event = _held_to(kept, phase, event, dealt)
+        reason = "" if event is None else state.ends(event)
         if event is None:
             phases.append(phase)
             break
@@ -215,12 +249,13 @@ def plan_course(
                 "without end",
                 code="curriculum-too-long",
             )
-        reason = event.ends
         if event.position > position:
             phase = attrs.evolve(phase, end=event.position)
             phases.append(phase)
             ordinals, credits = phase.drawn(event.position), phase.credits_at(event.position)
         position = event.position
+        if reason and len(phases) < len(history):
+            raise Disagreement(position, _would_end(position, reason))
         if reason:
             break
     end = phases[-1].end
@@ -246,8 +281,7 @@ class _State:
 
     def weights_of(self, entry: Entry) -> dict[str, int]:
         """The entry's weights without the datasets that have left, without a common factor."""
-        weights = {name: weight for name, weight in entry.weights.items() if not self.has_left(name)}
-        common = gcd(*weights.values())
+        weights = without(entry.weights, {name for name in entry.weights if self.has_left(name)})
         for name in weights:
             if not self.rows(name):
                 raise ConfigError(
@@ -256,9 +290,9 @@ class _State:
                     fix="leave it out of the mixture, or check its path and its index",
                     code="empty-dataset",
                 )
-        return {name: weight // common for name, weight in weights.items()}
+        return weights
 
-    def open_goals(self, names: set[str]) -> set[str] | None:
+    def open_goals(self, names: frozenset[str]) -> set[str] | None:
         """Those of the datasets the run still waits for; None if the run never waits for any dataset."""
         goals = {name: policy.goal for name, policy in self.policies.items() if policy.goal is not None}
         if not goals:
@@ -267,7 +301,9 @@ class _State:
         return {
             name
             for name, goal in goals.items()
-            if name in names and (name not in self.ordinals or self.ordinals[name] < goal * self.rows(name))
+            if name in names
+            and not self.has_left(name)
+            and (name not in self.ordinals or self.ordinals[name] < goal * self.rows(name))
         }
 
     def next_event(self, phase: Phase, until: int | None, goals: set[str] | None) -> _Event | None:
@@ -277,19 +313,26 @@ class _State:
         # A limit is met at the first draw that cannot be supplied, a goal with the draw that completes it.
         beyond = phase.tree.position([over.get(name, 0) for name in names])
         events = [] if until is None else [_Event(until, _SCHEDULE)]
-        for name, offset in zip(names, beyond, strict=True):
-            if name in over:
-                policy = self.policies[name]
-                why = "" if policy.leaves else f"{name!r} cannot supply its next row: it {policy}"
-                events.append(_Event(phase.start + offset, _LIMIT, why))
+        events += [_Event(phase.start + x, _LIMIT, n) for n, x in zip(names, beyond, strict=True) if n in over]
         if goals and goals <= phase.weights.keys():
             wanted = {name: (self.policies[name].goal or 0) * self.rows(name) for name in goals}
             last = [wanted[name] - 1 - self.ordinals.get(name, 0) if name in goals else 0 for name in names]
-            offsets = dict(zip(names, phase.tree.position(last), strict=True))
-            name = max(goals, key=lambda goal: offsets[goal])
-            why = f"pass {self.policies[name].goal} of {name!r} is complete, the last one the run waits for"
-            events.append(_Event(phase.start + offsets[name] + 1, _GOAL, why))
+            offset, name = max((x, n) for n, x in zip(names, phase.tree.position(last), strict=True) if n in goals)
+            events.append(_Event(phase.start + offset + 1, _GOAL, name))
         return min(events, default=None)
+
+    def ends(self, event: _Event) -> str:
+        """Why the run ends with an event; "" if it goes on."""
+        if event.rank == _SCHEDULE:
+            return ""
+        policy = self.policies[event.name]
+        if event.rank == _GOAL:
+            return f"pass {policy.goal} of {event.name!r} is complete, the last one the run waits for"
+        return "" if policy.leaves else f"{event.name!r} cannot supply its next row: it {policy}"
+
+
+def _would_end(position: int, reason: str) -> str:
+    return f"at position {position}, the run would end: {reason}; before, it went on"
 
 
 def _held_to(kept: Phase, phase: Phase, event: _Event | None, dealt: int) -> _Event | None:
@@ -304,7 +347,7 @@ def _held_to(kept: Phase, phase: Phase, event: _Event | None, dealt: int) -> _Ev
     cut = kept.end is not None and kept.end <= dealt
     reach = kept.end if kept.end is not None and cut else dealt
     if event is not None and event.position < reach:
-        what = f"the run would end: {event.ends}" if event.ends else "another mixture would begin"
+        what = "another mixture would begin" if event.rank == _SCHEDULE else f"{event.name!r} would be done"
         raise Disagreement(event.position, f"at position {event.position}, {what}; before, the mixture went on")
     if cut and (event is None or event.position > reach):
         return _Event(reach, _SCHEDULE)

@@ -2,18 +2,18 @@
 
 The three options become three facts about each dataset:
 
-========================  ==============================  ==========  =======================
-given                     limit in passes                 at the end  goal in passes
-========================  ==============================  ==========  =======================
-nothing                   none                            --          1
-``"repeat"``              none                            --          none
-``"stop"``                1                               run ends    none
-``"redistribute"``        1                               leaves      none
-``max_repeats=n``         1 + n, also of the above three  run ends *  none
-``stop_after_passes=n``   as above                        as above    n
-========================  ==============================  ==========  =======================
+========================  ==============================  ============  ==============
+given                     limit in passes                 at the limit  goal in passes
+========================  ==============================  ============  ==============
+nothing                   none                            --            1
+``"repeat"``              none                            --            none
+``"stop"``                1                               run ends      none
+``"redistribute"``        1                               leaves        none
+``max_repeats=n``         1 + n, also of the above three  run ends (*)  none
+``stop_after_passes=n``   as above                        as above      n
+========================  ==============================  ============  ==============
 
-\\* or the dataset leaves, with ``"redistribute"``.
+(*) or the dataset leaves, with ``"redistribute"``.
 """
 
 from __future__ import annotations

@@ -80,58 +80,54 @@ def _notes(
 ) -> Iterator[str]:
     error = max(entry.error for entry in entries)
     if error:
-        yield f"the weights were rounded to integers with a sum of 2**30; no share is off by more than {float(error):.3g}"
+        yield f"the weights were rounded to integers with a sum of 2**30; no share is off by over {float(error):.3g}"
     for entry in entries:
         if course.end is not None and entry.start >= course.end and entry.start:
             yield f"the mixture from position {entry.start:,} on is never reached"
     for name, policy in policies.items():
         if policy.goal is not None and drawn and drawn.get(name, 0) < policy.goal * orders[name].rows:
-            yield (
-                f"the run does not wait for {policy.goal} passes of {name}: it leaves the schedule, or the run ends, before"
-            )
+            yield f"{name} ends before its pass {policy.goal}: it leaves the schedule, so the run does not wait for it"
     repeated = [name for name, order in orders.items() if course.end is None or drawn.get(name, 0) > order.rows]
     if repeated:
         yield (
             f"passes are exact in the order of positions; in time, two passes of a dataset may overlap by one "
-            f"chunk-round{_round(course, lanes)}"
+            f"chunk-round (up to {max(_round(phase, lanes) for phase in course.phases):,} rows)"
         )
+    yield from _small_datasets(course, orders, lanes)
     if lanes is not None:
-        yield from _small_datasets(course, orders, lanes)
         yield from _wide_windows(course, orders, lanes)
     elif any(order.window > 1 for order in orders.values()):
-        yield "where a shuffle window is wider than a chunk, several lanes decode the same rows"
+        yield "where a shuffle window is wider than a chunk, several lanes decode the same units"
 
 
-def _round(course: Course, lanes: int | None) -> str:
-    if lanes is None:
-        return ""
-    return f" ({max(phase.chunk(lanes) for phase in course.phases) * lanes:,} rows)"
+def _round(phase: Phase, lanes: int | None) -> int:
+    """Rows in a chunk-round, at most."""
+    return phase.span // ROUNDS_PER_PASS if lanes is None else phase.chunk(lanes) * lanes
 
 
-def _small_datasets(course: Course, orders: Mapping[str, DatasetOrder], lanes: int) -> Iterator[str]:
+def _small_datasets(course: Course, orders: Mapping[str, DatasetOrder], lanes: int | None) -> Iterator[str]:
     for name, order in orders.items():
-        share = max(
-            (_per_chunk(phase, name, lanes) * lanes for phase in course.phases if name in phase.weights), default=0
-        )
+        phases = [phase for phase in course.phases if name in phase.weights]
+        share = max((_round(phase, lanes) * _share(phase, name) for phase in phases), default=0)
         if order.rows < share:
             yield (
-                f"{name} has {order.rows:,} rows, fewer than its share of a chunk-round ({share:,.0f} rows): it is drawn from "
-                f"{share / order.rows:.1f} passes at once"
+                f"{name} has {order.rows:,} rows, fewer than its share of a chunk-round (up to {share:,.0f} rows): "
+                f"it is drawn from {share / order.rows:.1f} passes at once"
             )
 
 
 def _wide_windows(course: Course, orders: Mapping[str, DatasetOrder], lanes: int) -> Iterator[str]:
     for name, order in orders.items():
-        shares = [_per_chunk(phase, name, lanes) for phase in course.phases if name in phase.weights]
+        shares = [phase.chunk(lanes) * _share(phase, name) for phase in course.phases if name in phase.weights]
         if order.window > 1 and shares and order.window > min(shares):
             # A chunk's rows are spread over the window, and a reader decodes whole units: at worst the whole window.
             worst = order.window / max(1.0, min(shares))
             yield (
-                f"the shuffle window of {name} ({order.window:,} rows) is wider than the {min(shares):,.0f} of its rows in a "
-                f"chunk, so several lanes decode the same units: up to {worst:.1f} rows decoded per row delivered, fewer the "
-                "smaller the units are"
+                f"the shuffle window of {name} ({order.window:,} rows) is wider than the {min(shares):,.0f} of its "
+                f"rows in a chunk, so several lanes decode the same units: up to {worst:.1f} rows decoded per row "
+                "delivered, fewer the smaller the units are"
             )
 
 
-def _per_chunk(phase: Phase, name: str, lanes: int) -> float:
-    return phase.chunk(lanes) * phase.weights[name] / sum(phase.weights.values())
+def _share(phase: Phase, name: str) -> float:
+    return phase.weights[name] / sum(phase.weights.values())

@@ -1,8 +1,8 @@
 """Whether a curriculum may go on where another one stopped.
 
-It may if both hold the same pointers up to the end of the furthest chunk-round dealt to any lane. The phases up to there
-keep the resolution they were dealt with (weights, ordinals, credits, chunk, and where their last chunk-round was cut); what
-comes later follows the new settings.
+It may if both hold the same pointers up to the end of the furthest chunk-round dealt to any lane. The phases up to
+there keep the resolution they were dealt with (weights, ordinals, credits, chunk, and where their last chunk-round was
+cut); what comes later follows the new settings.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -55,7 +56,7 @@ def parse_schedule(mixture: Any) -> Schedule:
             raise _bad_schedule(f"the position {start!r}")
         entries.append((int(start), spec if isinstance(spec, MixtureSpec) else MixtureSpec(spec)))
     starts = [start for start, _ in entries]
-    if starts[0] != 0 or any(a >= b for a, b in zip(starts, starts[1:], strict=False)):
+    if starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
         raise _bad_schedule(f"the positions {starts[:20]}")
     return tuple(entries)
 

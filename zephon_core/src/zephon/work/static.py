@@ -38,8 +38,11 @@ from zephon.work.schedule import (
 #: What the plain form holds beside settings.
 _RESOLVED: Final = ("datasets", "phases", "end", "reason")
 
-#: Bytes of shard orders, small permutations and lane tables that a source keeps.
+#: Bytes of small permutations, lane tables and orders of shards that a source keeps,
 _CACHE_BYTES: Final = 32 << 20
+
+#: and tables of shard orders per dataset that it keeps beyond.
+_TABLES: Final = 3
 
 
 class _Derived:
@@ -60,27 +63,27 @@ class _Derived:
 class StaticMixtureWorkSource(WorkSource):
     """A curriculum that draws rows from datasets in fixed proportions.
 
-    Every row of a pass is delivered exactly once, the mixture is on target within 2 rows in every prefix, and any position of any
-    lane is found in the same short time. Building a source, or asking for its length, draws nothing.
+    Every row of a pass is delivered exactly once, the mixture is on target within 2 rows in every prefix, and any
+    position of any lane is found in the same short time. Building a source, or asking for its length, draws nothing.
 
     Args:
         datasets: what rows are drawn from; anything with a ``name`` and ``shard_rows``. Read when first needed.
-        mixture: a :class:`MixtureSpec` or a dict of weights; or a schedule ``[(0, {...}), (position, {...}), ...]`` in which
-            datasets may enter and leave. Positions count rows of the curriculum, over all lanes.
+        mixture: a :class:`MixtureSpec` or a dict of weights; or a schedule ``[(0, {...}), (position, {...}), ...]`` in
+            which datasets may enter and leave. Positions count rows of the curriculum, over all lanes.
         chunk_size: upper bound of the consecutive rows of the curriculum that one lane reads. Small data is cut
             finer, so that every pass has at least 8 rounds of chunks.
         seed: what all order is derived from.
         shuffle_shards: whether each pass has an order of shards of its own; otherwise that of their names.
-        shuffle_within_shard: whether the rows of a shard are shuffled. Idle under ``"global"``.
+        shuffle_within_shard: whether the rows of a shard are shuffled, also across the edges of shuffle windows.
         shuffle_block_size: rows in a shuffle window, which may span several shards: None for no windows, a number,
             ``"auto"`` for 8 times the largest shard, ``"global"`` for the whole dataset.
         exhausted_policy: what happens when a dataset has supplied all its rows, for all datasets or as a dict:
-            ``"repeat"`` starts it again, ``"stop"`` ends the run when it cannot supply its next draw, ``"redistribute"`` gives
-            its share to the others. Without this and ``max_repeats``, a dataset repeats, and the run waits for its first
-            pass.
+            ``"repeat"`` starts it again, ``"stop"`` ends the run when it cannot supply its next draw,
+            ``"redistribute"`` gives its share to the others. Without this and ``max_repeats``, a dataset repeats, and
+            the run waits for its first pass.
         reshuffle_on_repeat: whether each pass over a dataset has an order of its own.
-        max_repeats: how often a dataset may be repeated at most; an int from 0, or a dict. The run ends when it would exceed
-            that; with ``"redistribute"`` the dataset leaves instead.
+        max_repeats: how often a dataset may be repeated at most; an int from 0, or a dict. The run ends when it would
+            exceed that; with ``"redistribute"`` the dataset leaves instead.
         stop_after_passes: how many passes over a dataset the run waits for; an int from 1, or a dict.
         token_estimation: mean tokens per row by dataset, if the weights are shares of tokens instead of rows.
 
@@ -88,13 +91,13 @@ class StaticMixtureWorkSource(WorkSource):
 
     Raises:
         ConfigError: ``mixture-names``, ``duplicate-dataset``, ``unknown-dataset`` for names that do not match;
-            ``bad-mixture``, ``bad-weight``, ``bad-schedule``, ``bad-token-estimation``, ``bad-policy``, ``bad-chunk-size``,
-            ``bad-seed``, ``bad-switch``, ``bad-shuffle-block-size`` for arguments that are wrong by themselves;
-            ``contradictory-policy``, ``goal-beyond-limit`` for such that are wrong together. When rows are counted:
-            ``empty-dataset``, ``curriculum-too-long``.
+            ``bad-datasets``, ``bad-mixture``, ``bad-weight``, ``bad-schedule``, ``bad-token-estimation``,
+            ``bad-policy``, ``bad-chunk-size``, ``bad-seed``, ``bad-switch``, ``bad-shuffle-block-size`` for arguments
+            that are wrong by themselves; ``contradictory-policy``, ``goal-beyond-limit`` for such that are wrong
+            together. When rows are counted: ``empty-dataset``, ``curriculum-too-long``.
     """
 
-    _datasets: tuple[DatasetInfo, ...] = attrs.field(converter=tuple, repr=lambda all_: str([d.name for d in all_]))
+    _datasets: tuple[DatasetInfo, ...] = attrs.field(converter=checks.datasets, repr=checks.names_of)
     mixture: Schedule = attrs.field(converter=parse_schedule)
     chunk_size: int = attrs.field(default=16384, converter=checks.plain_int, validator=checks.positive)
     _seed: int = attrs.field(default=0, converter=checks.plain_int, validator=checks.integer)
@@ -280,8 +283,8 @@ class StaticMixtureWorkSource(WorkSource):
     def to_plain(self) -> dict[str, Any]:
         """All settings, the datasets' sizes, and the phases they lead to.
 
-        Keys: the arguments by name; ``datasets``, ``{name: {rows, shards, digest}}``; ``phases``, ``end`` and ``reason``, with
-        which a later run keeps what this one has dealt.
+        Keys: the arguments by name; ``datasets``, ``{name: {rows, shards, digest}}``; ``phases``, ``end`` and
+        ``reason``, with which a later run keeps what this one has dealt.
         """
         datasets = {name: self._identity(name) for name in self._by_name}
         return {**self._settings(), "datasets": datasets, **self.course.to_plain()}
@@ -459,8 +462,13 @@ class StaticMixtureWorkSource(WorkSource):
                 shuffle_block_size=self.shuffle_block_size,
                 reshuffle_on_repeat=self.reshuffle_on_repeat,
             )
-            # Two threads may both get here; either order will do.
-            order = self._derived.orders[name] = DatasetOrder(name, self._shard_rows(name), options)
+            with self._derived.lock:
+                order = self._derived.orders.get(name)
+                if order is None:
+                    order = DatasetOrder(name, self._shard_rows(name), options)
+                    # Lanes that straddle the end of an epoch need its order of shards and the next one's.
+                    self._derived.cache.reserve(_TABLES * order.table_bytes)
+                    self._derived.orders[name] = order
         return order
 
 
