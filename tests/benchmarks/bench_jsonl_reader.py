@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as pj
 import zstandard
+
 from zephon.abc import FileInfo, Shard
 from zephon.io.storage import StorageContext, Storages
 from zephon_jsonl.shards import JsonlFormat

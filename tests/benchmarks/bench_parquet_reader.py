@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
+
 from zephon.abc import FileInfo, Shard
 from zephon.io.storage import StorageContext, Storages
 from zephon_parquet.format import ParquetFormat

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
 from zephon.abc import OperatorContext
 from zephon.block import Block, Origins
 from zephon_text.tokenize import Tokenize

@@ -3,11 +3,12 @@
 import warnings
 from collections import Counter
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from zephon_cases import cases, digests, plain_rounds
 
 from zephon.cli.rounds import Fleet
+from zephon.errors import ZephonError
+from zephon_cases import cases, digests, plain_rounds
 
 ROUNDS = 8
 SLOW = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
@@ -56,10 +57,9 @@ def test_every_round_is_that_of_the_plain_run_through_any_chain_of_changes(drawn
             options = {"tail": data.draw(st.sampled_from(["drop", "pad"])), "agree": True}
         try:
             expected = digests(plain_rounds(case, ROUNDS, **{**options, "agree": False}))
-        except Exception as error:  # e.g. nothing would be delivered: then every variant says the same
-            code = getattr(error, "code", None)
-            assert code in {"delivers-nothing", "nothing-passes", "schema-not-inferable"}, error
-            return
+        except ZephonError as error:  # nothing to compare: refused when planned, or nothing ever comes out
+            assume(error.code not in {"delivers-nothing", "nothing-passes", "schema-not-inferable"})
+            raise
         assert run_chain(case, chain, ROUNDS, **options) == expected
 
 
@@ -71,7 +71,9 @@ def test_a_finite_curriculum_delivers_exactly_the_multiset_its_policy_says(drawn
     expected: Counter[tuple[int, ...]] = Counter()
     for lane in range(case.lanes):
         pointers = work.read(lane, case.lanes, 0, work.lane_length(lane, case.lanes))
-        expected.update(zip(*(pointers.columns()[k].tolist() for k in ("dataset", "shard", "row", "epoch")), strict=True))
+        expected.update(
+            zip(*(pointers.columns()[k].tolist() for k in ("dataset", "shard", "row", "epoch")), strict=True)
+        )
     found: Counter[tuple[int, ...]] = Counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -25,7 +25,11 @@ def rows(name: str, count: int, longest: int = 12) -> list[dict[str, Any]]:
     """Rows that tell where they come from: name and number, and a list of tokens of varying length."""
     start = sum(name.encode()) * 1000
     return [
-        {"id": f"{name}-{i}", "n": i, "input_ids": [start + i * 20 + k for k in range((i * 7 + len(name)) % (longest + 1))]}
+        {
+            "id": f"{name}-{i}",
+            "n": i,
+            "input_ids": [start + i * 20 + k for k in range((i * 7 + len(name)) % (longest + 1))],
+        }
         for i in range(count)
     ]
 

@@ -17,6 +17,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.registry import register_implementation
+
 from zephon.abc import LocalPath, StorageBackend, WritesFiles
 from zephon.errors import ConfigError, StorageError
 from zephon_fsspec import plugin

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from zephon_fsspec.failures import BusyError
 from zephon_fsspec.remote import FsspecStorage
 

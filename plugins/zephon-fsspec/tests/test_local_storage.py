@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from zephon.errors import ConfigError, StorageError
 from zephon_fsspec.local import LocalStorage
 

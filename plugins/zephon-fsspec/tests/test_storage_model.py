@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
 from zephon_fsspec.local import LocalStorage
 from zephon_fsspec.remote import FsspecStorage
 

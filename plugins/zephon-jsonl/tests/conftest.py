@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from zephon.abc import FileInfo, Shard, ShardIndex, ShardReader
 from zephon_jsonl.shards import JsonlFormat
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import zstandard
+
 from zephon.errors import BadRowsError, ShardError
 from zephon_jsonl import schema, strict
 

@@ -10,6 +10,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.abc import FileHead, FileInfo, RangedShard, ShardFormat, WritesShards
 from zephon.errors import BadRowsError, ConfigError, DataError
 from zephon_jsonl.plugin import jsonl

@@ -13,6 +13,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import BadRowsError, ShardError
 from zephon_jsonl import content, indexer, lines, schema, strict
 

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import ShardError, StorageError
 from zephon_jsonl import content, indexer, reader
 from zephon_jsonl.layout import Layout

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from zephon.abc import LaneContext, LaneOperator, PhaseWeights, Snapshot
 from zephon.block import Block, Origins, retained_bytes
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.abc import PhaseWeights
 from zephon.block import DOCUMENT_TYPE, META_ROLE
 from zephon.errors import BadRowsError, ConfigError, DataError, PlanError

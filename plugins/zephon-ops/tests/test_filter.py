@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import pickle
+import tomllib
 from decimal import Decimal
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import BadRowsError, ConfigError, PlanError
 from zephon.spec import canonical_json, from_plain, to_plain
 from zephon_ops.expression import ArrowExpression
@@ -78,6 +80,17 @@ def test_the_plain_form_can_be_read_by_people():
             "$expression": {"call": "greater", "arguments": [{"field": "score"}, {"value": 3, "type": "int64"}]}
         }
     }
+
+
+def test_an_expression_can_be_written_by_hand_in_a_recipe():
+    settings = tomllib.loads(
+        """
+        [predicate."$expression"]
+        call = "greater"
+        arguments = [{ field = "score" }, { value = 0.5, type = "double" }]
+        """
+    )
+    assert from_plain(Filter, settings) == Filter(field("score") > 0.5)
 
 
 def test_different_expressions_have_different_plain_forms():

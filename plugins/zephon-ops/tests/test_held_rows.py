@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon_ops import held
 from zephon_ops.held import MAX_PIECES, HeldRows
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.abc import LaneOperator
 from zephon.block import META_ROLE, Block
 from zephon_ops.batch import BatchRows

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+
 from zephon.errors import DataError, PlanError
 from zephon_ops.map_batch import MapBatch
 

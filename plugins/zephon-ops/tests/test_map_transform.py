@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from zephon.block import META_PAD_ID, META_ROLE
 from zephon.errors import BadRowsError, ConfigError, DataError, PlanError, ZephonError
 from zephon_ops.map_transform import MapTransform

@@ -11,6 +11,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+
 from zephon.abc import InfersSchema, LaneOperator, RowOperator
 from zephon.errors import ConfigError
 from zephon.spec import canonical_json, execution_fields, from_plain, to_plain

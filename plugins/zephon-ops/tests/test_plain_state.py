@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import ConfigError
 from zephon_ops.plain_state import decode_state, encode_state
 

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon_ops.filter import Filter
 from zephon_ops.map_transform import MapTransform
 

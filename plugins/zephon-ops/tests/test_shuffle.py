@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon import random
 from zephon.errors import ConfigError
 from zephon_ops.shuffle import Shuffle

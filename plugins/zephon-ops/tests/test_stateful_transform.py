@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import BadRowsError, ConfigError, DataError, PlanError
 from zephon_ops.stateful import StatefulTransform
 
@@ -93,7 +94,7 @@ def picky(state, row):
     if row["n"] % 4 == 3:
         raise KeyError("three")
     if row["n"] % 4 == 2:
-        return state, {"v": "two"}
+        return state, [{"v": 0}, {"v": "two"}]
     if row["n"] == 5:
         return 7
     return state, {"v": len(state["seen"])}
@@ -103,7 +104,7 @@ def picky_vectorized(state, batch):
     state, rows = {"seen": list(state["seen"])}, []
     for n in batch.column("n").to_pylist():
         state, row = picky(state, {"n": n})
-        rows.append(row)
+        rows += [row] if isinstance(row, dict) else row
     return state, pa.RecordBatch.from_pylist(rows)
 
 
@@ -170,7 +171,13 @@ def test_vectorised_results_that_cannot_be_used_are_refused(lab, result):
 
 
 @pytest.mark.parametrize(
-    ("result", "code"), [(5, "function-result"), ([1], "function-result"), ({"v": "x"}, "row-does-not-fit")]
+    ("result", "code"),
+    [
+        (5, "function-result"),
+        ([1], "function-result"),
+        ({"v": "x"}, "row-does-not-fit"),
+        ([{"v": 1}, {"v": "x"}], "row-does-not-fit"),
+    ],
 )
 def test_flushed_rows_that_cannot_be_used_are_an_error(lab, result, code):
     state = operator(summing, flush=lambda state: result).open(lab.context())

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon_ops.values import (
     CONVERSION_ERRORS,
     build_batch,

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+
 from zephon.abc import LaneContext, Snapshot
 from zephon.block import META_EOS_ID, META_PAD_ID, META_PAD_SIDE, META_ROLE, Block, Origins
 

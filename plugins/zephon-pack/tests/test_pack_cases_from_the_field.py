@@ -4,6 +4,7 @@ import numpy as np
 import pack_cases as cases
 import pyarrow as pa
 import pytest
+
 from zephon_pack.pack_flat import PackFlat
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pack_cases as cases
 import pyarrow as pa
 import pytest
+
 from zephon.block import (
     DOCUMENT_TYPE,
     META_EOS_ID,

@@ -5,10 +5,11 @@ import itertools
 import pack_cases as cases
 import pack_reference as reference
 import pytest
-import zephon_pack.held
-import zephon_pack.state
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import zephon_pack.held
+import zephon_pack.state
 from zephon_pack.pack_flat import PackFlat
 
 GROUPS = {"code": "left", "wiki": "left"}  # web is a group of its own

@@ -6,9 +6,10 @@ import numpy as np
 import pack_cases as cases
 import pyarrow as pa
 import pytest
-import zephon_pack.held
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import zephon_pack.held
 from zephon.block import retained_bytes
 from zephon_pack.pack_flat import PackFlat
 

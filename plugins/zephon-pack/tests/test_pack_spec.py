@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 import pack_cases as cases
 import pyarrow as pa
 import pytest
+
 from zephon.abc import LaneOperator
 from zephon.errors import ConfigError
 from zephon.spec import canonical_json, fingerprint, from_plain, to_plain

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from zephon.abc import FileInfo, Shard, ShardIndex
 from zephon.block import canonical_schema, conform
 from zephon_parquet.format import ParquetFormat

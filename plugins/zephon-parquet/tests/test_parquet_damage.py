@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import BadRowsError, ShardError, StorageError
 from zephon_parquet import reader as reader_module
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
+
 from zephon.abc import FileHead, FileInfo, RangedShard, ShardFormat, WritesShards
 from zephon.abc.shard import PushesPredicate
 from zephon.errors import ShardError

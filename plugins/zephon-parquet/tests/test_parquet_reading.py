@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from zephon.block import canonical_schema
 from zephon.errors import BadRowsError, DataError, ShardError
 from zephon_parquet import reader as reader_module

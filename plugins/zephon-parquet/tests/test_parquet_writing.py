@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from zephon_parquet.format import ParquetFormat
 
 from .conftest import everything, opened

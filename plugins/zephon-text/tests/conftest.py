@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+
 from zephon.block import Block, Origins
 
 CORPUS = [

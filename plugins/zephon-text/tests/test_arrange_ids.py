@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+
 from zephon_text import arrange
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=9), max_size=8)

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import BadRowsError, ConfigError, PlanError
 from zephon_text.decode import DecodeText
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tokenizers import AddedToken
+
 from zephon.abc import SpecialTokens, Tokenizer
 from zephon.errors import ConfigError
 from zephon_text.hf import HfBackend, HfTokenizer

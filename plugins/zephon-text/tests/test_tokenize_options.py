@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pyarrow as pa
 import pytest
+
 from zephon.abc import HasContent, OperatorContext
 from zephon.block import META_EOS_ID, META_PAD_ID, META_PAD_LENGTH, META_PAD_SIDE, META_ROLE
 from zephon.errors import BadRowsError, ConfigError, PlanError

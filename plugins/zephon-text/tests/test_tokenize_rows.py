@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-import zephon_text.hf as hf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import zephon_text.hf as hf
 from zephon_text.tokenize import Tokenize
 
 WORDS = st.sampled_from(["the ", "fox", "東京", "Straße", "<s>", "</s>", "\n", "😀", "\x00", "  ", "0"])

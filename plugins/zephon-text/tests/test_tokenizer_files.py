@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 import pytest
+
 import zephon_text.files as files
 from zephon.abc import FileInfo, StorageBackend
 from zephon.errors import ConfigError, StorageError

@@ -5,6 +5,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from zephon.errors import ConfigError
 from zephon_threads._cpus import available_cpus
 

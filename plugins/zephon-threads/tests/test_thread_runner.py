@@ -13,6 +13,7 @@ from concurrent.futures import CancelledError, wait
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.engine.inline import InlineRunner
 from zephon.errors import ConfigError, EngineError, WorkerError
 from zephon.plugins import registry

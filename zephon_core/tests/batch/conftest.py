@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from zephon.batch import Batch, BatchFacts
 from zephon.block import (
     DOCUMENT_TYPE,

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.batch import frameworks
 from zephon.block import META_PAD_ID, META_PAD_LENGTH, META_PAD_SIDE, META_ROLE
 from zephon.errors import ConfigError

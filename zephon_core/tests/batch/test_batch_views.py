@@ -7,10 +7,11 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-import zephon
-import zephon.batch
 from hypothesis import given
 from hypothesis import strategies as st
+
+import zephon
+import zephon.batch
 from zephon.batch import Batch, BatchFacts, Origin, Record
 from zephon.errors import ConfigError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from zephon.batch import Origin
 from zephon.block import META_PAD_ID, META_ROLE
 from zephon.errors import ConfigError

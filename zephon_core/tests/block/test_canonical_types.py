@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from zephon.block import canonical_schema, canonical_type, conform, retained_bytes, unify_schemas, unify_types
 from zephon.errors import DataError
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from zephon.engine.inline import InlineRunner
 from zephon.errors import ConfigError, EngineError
 from zephon.plugins import registry

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.block import Origins, retained_bytes, unify_schemas
 from zephon.errors import BadRowsError, EngineError, PluginError, ShardError, StorageError
 from zephon.io import BlockReader, Dataset, first_rows

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import ConfigError
 from zephon.io import Dataset, identity_differences
 from zephon.io.identity import make_identity

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.abc import FileInfo, Shard, ShardIndex
 from zephon.errors import EngineError, ShardError, StorageError
 from zephon.io import Dataset, indexing

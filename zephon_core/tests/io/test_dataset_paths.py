@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from zephon.errors import ConfigError, PluginError
 from zephon.io import Dataset, urls
 from zephon.io.listing import expand_braces, glob_regex

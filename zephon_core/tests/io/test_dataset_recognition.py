@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from zephon.errors import ConfigError, PluginError
 from zephon.io import Dataset
 from zephon.plugins import ShardFormatDescriptor, register

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from zephon.abc import FileInfo, ShardIndex
 from zephon.io import BlockReader, Dataset
 

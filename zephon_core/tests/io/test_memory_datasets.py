@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import ConfigError, DataError
 from zephon.io import BlockReader, Dataset, first_rows, identity_differences
 
@@ -84,14 +85,14 @@ def test_values_of_all_kinds_are_typed():
 def test_what_is_no_row_or_has_no_single_type_is_an_error(data):
     with pytest.raises(ConfigError) as excinfo:
         Dataset.from_dict("mem", data)
-    assert excinfo.value.code == "bad-rows"
+    assert excinfo.value.code == "dataset-rows"
 
 
 def test_types_that_conflict_across_slabs_are_an_error_too(monkeypatch):
     monkeypatch.setattr("zephon.io.memory._SLAB", 2)
     with pytest.raises(ConfigError) as excinfo:
         Dataset.from_dict("mem", [{"x": 1}, {"x": 2}, {"x": "three"}])
-    assert excinfo.value.code == "bad-rows"
+    assert excinfo.value.code == "dataset-rows"
     assert Dataset.from_dict("mem", [{"x": None}, {}, {"x": "three"}]).schema.field("x").type == pa.string()
 
 

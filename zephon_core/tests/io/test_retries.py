@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from zephon.errors import StorageError
 from zephon.io import BlockReader, Dataset, first_rows
 from zephon.io.retry import RetryPolicy, Timing

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import attrs
 import numpy as np
 import pyarrow as pa
+
 from zephon.abc import FileInfo, Shard, ShardFormat, ShardIndex, ShardReader, StorageBackend
 from zephon.block import canonical_schema, empty_batch
 from zephon.errors import BadRow, BadRowsError, ShardError

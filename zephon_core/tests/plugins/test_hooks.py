@@ -7,6 +7,7 @@ import re
 import types
 
 import pytest
+
 from zephon.errors import PluginError
 from zephon.plugins import HookManager, hookimpl, hooks, hooks_manager, hookspecs, manager
 

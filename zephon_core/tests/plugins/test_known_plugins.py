@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from zephon import __version__
 from zephon.errors import PluginError
 from zephon.plugins import POINTS, OperatorDescriptor, register, registry

@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from zephon.errors import PluginError
 from zephon.plugins import (
     POINTS,

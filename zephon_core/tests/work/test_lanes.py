@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.work.lanes import Lanes, Span
 from zephon.work.permutation import BoundedCache
+
+# The slow definitions take as long as they take.
+law = settings(deadline=None, max_examples=40)
 
 phases_ = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 40)), min_size=1, max_size=6)
 
@@ -22,6 +26,7 @@ def positions(dealer, lane, start, stop):
     return np.concatenate([np.empty(0, np.int64), *pieces])
 
 
+@law
 @given(phases_, st.integers(1, 40), st.integers(0, 2))
 def test_lanes_equal_the_slow_definition(slow, phases, lanes, seed):
     spans = spans_of(phases)
@@ -30,6 +35,7 @@ def test_lanes_equal_the_slow_definition(slow, phases, lanes, seed):
     assert read == slow.deal([tuple(span) for span in spans], lanes, seed)
 
 
+@law
 @given(phases_, st.integers(1, 40))
 def test_lanes_share_all_positions_and_differ_by_one_row_at_most(phases, lanes):
     spans = spans_of(phases)
@@ -42,6 +48,7 @@ def test_lanes_share_all_positions_and_differ_by_one_row_at_most(phases, lanes):
     np.testing.assert_array_equal(np.sort(read), np.arange(total))
 
 
+@law
 @given(phases_, st.integers(1, 10), st.data())
 def test_any_part_of_a_lane_is_read_alike(phases, lanes, data):
     dealer = Lanes(spans_of(phases), lanes, 0)
@@ -55,6 +62,7 @@ def test_any_part_of_a_lane_is_read_alike(phases, lanes, data):
         np.testing.assert_array_equal(dealer.positions(lane, picked, BoundedCache(0)), whole[picked])
 
 
+@law
 @given(phases_, st.integers(1, 20), st.data())
 def test_dealt_is_the_end_of_the_chunk_round_of_the_last_row_read(phases, lanes, data):
     spans = spans_of(phases)
@@ -67,6 +75,7 @@ def test_dealt_is_the_end_of_the_chunk_round_of_the_last_row_read(phases, lanes,
         assert dealer.dealt(lane, read) == min(end for end in ends if end > whole[read - 1])
 
 
+@law
 @given(phases_, st.integers(1, 20), st.data())
 def test_rows_before_a_chunk_round_are_those_read_below_it(phases, lanes, data):
     spans = spans_of(phases)

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import ConfigError
 from zephon.work import MixtureSpec
 from zephon.work.mixture import MAX_PERIOD, MixtureTree, integer_weights
+
+# The slow definitions take as long as they take.
+law = settings(deadline=None, max_examples=40)
 
 weights_ = st.lists(st.integers(1, 10**6), min_size=1, max_size=40)
 positions_ = st.integers(0, 10**13)
@@ -32,12 +36,14 @@ def worst_error(tree, weights, positions):
     return worst
 
 
+@law
 @given(weights_, st.lists(positions_, min_size=1, max_size=20))
 def test_every_prefix_is_within_two_rows_of_target(weights, positions):
     weights = reduced(weights)
     assert worst_error(MixtureTree.build(weights), weights, positions) <= 2
 
 
+@law
 @given(weights_, positions_, st.integers(1, 200))
 def test_walking_up_is_the_inverse_of_walking_down(weights, start, length):
     tree = MixtureTree.build(reduced(weights))
@@ -46,6 +52,7 @@ def test_walking_up_is_the_inverse_of_walking_down(weights, start, length):
     np.testing.assert_array_equal(tree.up(components, ordinals), positions)
 
 
+@law
 @given(weights_, positions_, st.integers(1, 200))
 def test_ordinals_of_a_component_count_its_draws_without_gap(weights, start, length):
     tree = MixtureTree.build(reduced(weights))
@@ -56,7 +63,7 @@ def test_ordinals_of_a_component_count_its_draws_without_gap(weights, start, len
         np.testing.assert_array_equal(ordinals[components == component], expected)
 
 
-@settings(max_examples=30)
+@settings(law, max_examples=30)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=25), st.data())
 def test_draws_equal_the_slow_definition(slow, weights, data):
     weights = reduced(weights)
@@ -67,6 +74,7 @@ def test_draws_equal_the_slow_definition(slow, weights, data):
     assert [names[c] for c in components] == expected
 
 
+@law
 @given(weights_.filter(lambda w: len(w) > 1), positions_)
 def test_the_order_repeats_after_its_period(weights, position):
     weights = reduced(weights)
@@ -76,6 +84,7 @@ def test_the_order_repeats_after_its_period(weights, position):
     assert j - i == weights[a[0]]
 
 
+@law
 @given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=30, unique=True))
 def test_integer_weights_stay_in_bounds_and_their_error_is_the_true_one(floats):
     shares = MixtureSpec({f"{i:03}": f for i, f in enumerate(floats)}).shares()

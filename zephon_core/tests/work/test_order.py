@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.work.order import DatasetOrder, OrderOptions
 from zephon.work.permutation import BoundedCache
+
+# The slow definitions take as long as they take.
+law = settings(deadline=None, max_examples=40)
 
 shards_ = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any)
 options_ = st.fixed_dictionaries(
@@ -37,7 +41,7 @@ def rows_of(found, start, stop, cache=None):
     return list(zip(located.shard.tolist(), located.row.tolist(), strict=True))
 
 
-@settings(max_examples=100)
+@settings(law, max_examples=100)
 @given(shards_, options_, st.integers(0, 10**9))
 def test_an_epoch_holds_every_row_once(shard_rows, options, epoch):
     found = order(shard_rows, **options)
@@ -47,7 +51,7 @@ def test_an_epoch_holds_every_row_once(shard_rows, options, epoch):
     assert sorted(zip(located.shard.tolist(), located.row.tolist(), strict=True)) == expected
 
 
-@settings(max_examples=100)
+@settings(law, max_examples=100)
 @given(shards_, options_, st.integers(0, 50))
 def test_rows_equal_the_slow_definition(slow, shard_rows, options, epoch):
     found = order(shard_rows, **options)
@@ -73,6 +77,7 @@ def test_large_shards_and_windows_equal_the_slow_definition(slow, block, within)
     assert rows_of(found, 3 * found.rows, 4 * found.rows) == expected
 
 
+@law
 @given(shards_, options_, st.lists(st.integers(0, 10**6), min_size=1, max_size=60))
 def test_draws_in_any_order_give_the_same_rows(shard_rows, options, ordinals):
     found = order(shard_rows, **options)
@@ -80,6 +85,16 @@ def test_draws_in_any_order_give_the_same_rows(shard_rows, options, ordinals):
     for i, ordinal in enumerate(ordinals):
         alone = found.locate(np.array([ordinal]), BoundedCache(0))
         assert [column[i] for column in together] == [column[0] for column in alone]
+
+
+@law
+@given(shards_, options_, st.integers(0, 20))
+def test_empty_shards_do_not_move_the_rows_of_others(shard_rows, options, epoch):
+    full = [rows for rows in shard_rows if rows]
+    numbers = [shard for shard, rows in enumerate(shard_rows) if rows]
+    found, other = order(shard_rows, **options), order(full, **options)
+    start, stop = epoch * found.rows, (epoch + 1) * found.rows
+    assert rows_of(found, start, stop) == [(numbers[shard], row) for shard, row in rows_of(other, start, stop)]
 
 
 def test_without_shuffling_rows_come_in_order():

@@ -8,24 +8,29 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.work.permutation import FEISTEL_FROM, BoundedCache, compact, permutations, permute
+
+# The slow definitions take as long as they take.
+law = settings(deadline=None, max_examples=40)
 
 sizes_ = st.one_of(st.integers(1, 300), st.integers(FEISTEL_FROM - 3, FEISTEL_FROM + 200))
 
 
+@law
 @given(sizes_, st.integers(0, 2**64 - 1), st.integers(0, 2**40))
 def test_every_element_comes_once(size, key, number):
     places = permutations(key, np.array([number]), size)[0]
     np.testing.assert_array_equal(np.sort(places), np.arange(size))
 
 
-@settings(max_examples=15)
+@settings(law, max_examples=15)
 @given(sizes_, st.integers(0, 2**64 - 1), st.integers(0, 2**40))
 def test_places_equal_the_slow_definition(slow, size, key, number):
     assert permutations(key, np.array([number]), size)[0].tolist() == slow.permutation(key, number, size)
 
 
-@settings(max_examples=20)
+@settings(law, max_examples=20)
 @given(st.lists(sizes_, min_size=1, max_size=15), st.integers(0, 2**32 - 1))
 def test_elements_of_many_segments_go_where_each_alone_would_send_them(sizes, key):
     rng = np.random.default_rng(key)
@@ -78,6 +83,7 @@ def test_where_one_element_goes_is_spread_evenly_over_keys():
     assert ((counts - draws / 32) ** 2 / (draws / 32)).sum() < 61.1  # 31 degrees of freedom, one in a thousand
 
 
+@law
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50) | st.lists(st.integers(5, 40), min_size=1))
 def test_compact_is_unique_with_inverse(numbers):
     numbers = np.array(numbers)
@@ -96,6 +102,14 @@ def test_the_cache_holds_no_more_than_its_limit_and_forgets_the_oldest():
     cache.put("larger than all", 1, 50_000)
     assert cache.get("larger than all") == 1
     assert cache.get(99) is None
+
+
+def test_a_cache_makes_room_for_what_is_needed_together():
+    cache = BoundedCache(0)
+    cache.reserve(10_000)
+    for i in range(3):
+        cache.put(i, i, 2_000)
+    assert [cache.get(i) for i in range(3)] == [0, 1, 2]
 
 
 def test_threads_share_a_cache_without_changing_a_result():

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import ConfigError
 from zephon.work.phases import Course, plan_course
 from zephon.work.policies import Policy, resolve_policies
 from zephon.work.schedule import Entry
+
+# The slow definitions take as long as they take.
+law = settings(deadline=None, max_examples=40)
 
 NAMES = ("a", "b", "c", "d")
 
@@ -53,7 +57,7 @@ def names_drawn(course, stop):
     return drawn
 
 
-@settings(max_examples=200)
+@settings(law, max_examples=200)
 @given(schedule_, rows_, policies_)
 @example([(0, {"a": 1, "b": 1})], {"a": 3, "b": 5, "c": 1, "d": 1}, dict.fromkeys(NAMES, Policy(limit=1, leaves=True)))
 @example([(0, {"a": 1}), (5, {"b": 1})], {"a": 5, "b": 5, "c": 1, "d": 1}, dict.fromkeys(NAMES, Policy(goal=1)))
@@ -70,12 +74,14 @@ def test_phases_and_end_equal_drawing_row_by_row(slow, schedule, rows, policies)
     assert names_drawn(course, 500) == names
 
 
+@law
 @given(schedule_, rows_, policies_)
 def test_a_course_survives_being_written_down(schedule, rows, policies):
     course = plan(schedule, rows, policies)
     assert Course.from_plain(course.to_plain()) == course
 
 
+@law
 @given(schedule_, rows_, policies_, st.integers(0, 200))
 def test_draws_and_credits_at_a_position_are_those_of_its_prefix(schedule, rows, policies, position):
     course = plan(schedule, rows, policies)
@@ -94,6 +100,25 @@ def test_draws_and_credits_at_a_position_are_those_of_its_prefix(schedule, rows,
         assert abs(Fraction(credit, 2**20) - (target[name] - prefix.count(name))) <= Fraction(len(course.phases), 2**20)
 
 
+def worst_error(course, schedule):
+    """Largest distance of any component from its exact target in any prefix."""
+    drawn, target = dict.fromkeys(NAMES, 0), dict.fromkeys(NAMES, Fraction(0))
+    worst = Fraction(0)
+    for phase, (_, weights) in zip(course.phases, schedule, strict=True):
+        length = 400 if phase.end is None else phase.end - phase.start
+        components, _ = phase.tree.down(np.arange(length))
+        period = sum(weights.values())
+        for index, name in enumerate(phase.weights):
+            counts = drawn[name] + np.cumsum(components == index)
+            # Exact: everything in units of 1 / (common period), which int64 holds.
+            scale = target[name].denominator * period
+            exact = int(target[name] * scale) + np.arange(1, length + 1) * (weights[name] * scale // period)
+            worst = max(worst, Fraction(int(np.abs(counts * scale - exact).max()), scale))
+            drawn[name] = int(counts[-1])
+            target[name] += Fraction(length * weights[name], period)
+    return worst
+
+
 def test_a_thousand_short_phases_stay_within_two_rows_of_target():
     mixtures = [
         {"a": 50, "b": 30, "c": 15, "d": 5},
@@ -105,19 +130,20 @@ def test_a_thousand_short_phases_stay_within_two_rows_of_target():
     schedule = [(400 * i, mixtures[i * i % 7 % 5]) for i in range(1000)]
     course = plan(schedule, dict.fromkeys(NAMES, 10**9), resolve_policies(NAMES, "repeat", None, None))
     assert len(course.phases) == 1000
-    drawn, target = dict.fromkeys(NAMES, 0), dict.fromkeys(NAMES, Fraction(0))
-    for phase, (start, weights) in zip(course.phases, schedule, strict=True):
-        components, _ = phase.tree.down(np.arange(400))
-        period = sum(weights.values())
-        for index, name in enumerate(phase.weights):
-            counts = drawn[name] + np.cumsum(components == index)
-            # Exact: everything in units of 1 / (common period), which int64 holds.
-            scale = target[name].denominator * period
-            exact = int(target[name] * scale) + np.arange(1, 401) * (weights[name] * scale // period)
-            assert np.abs(counts * scale - exact).max() <= 2 * scale
-            drawn[name] = int(counts[-1])
-            target[name] += Fraction(400 * weights[name], period)
-        assert phase.start == start
+    assert worst_error(course, schedule) <= 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_phases_of_any_length_and_mixture_stay_within_two_rows_of_target(seed):
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(rng.integers(1, 300, 200))]).tolist()
+    parts = [rng.integers(1, 13, 3).tolist() for _ in starts]
+    schedule = [
+        (start, {"a": a, "b": b, "c": c, "d": 40 - a - b - c}) for start, (a, b, c) in zip(starts, parts, strict=True)
+    ]
+    course = plan(schedule, dict.fromkeys(NAMES, 10**9), resolve_policies(NAMES, "repeat", None, None))
+    # Without credits the errors of 200 phases would add up to several rows.
+    assert worst_error(course, schedule) <= 2
 
 
 def test_with_no_policy_the_run_ends_when_the_slowest_dataset_completes_a_pass():

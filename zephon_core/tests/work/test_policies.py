@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.errors import ConfigError
 from zephon.work.policies import Policy, resolve_policies
+
+# The slow definitions take as long as they take.
+law = settings(deadline=None, max_examples=40)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +84,7 @@ def test_a_misspelt_dataset_is_met_with_the_one_that_was_meant():
     assert "'wbe' -> 'web'" in caught.value.found
 
 
+@law
 @given(
     st.sampled_from([None, "repeat", "stop", "redistribute"]),
     st.none() | st.integers(0, 3),

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+
 from zephon.block import Origins
 from zephon.errors import CheckpointError, ConfigError
 from zephon.work import StaticMixtureWorkSource
+
+# The slow definitions take as long as they take.
+law = settings(deadline=None, max_examples=40)
 
 NAMES = ("code", "math", "web")
 ROWS = {"code": (30, 15), "math": (20,), "web": (50, 0, 25)}
@@ -76,7 +80,7 @@ def edited(schedule):
     )
 
 
-@settings(max_examples=120)
+@settings(law, max_examples=120)
 @given(schedule_, policies_, policies_, st.integers(1, 5), st.integers(0, 80), st.integers(1, 20), st.data())
 def test_what_was_dealt_stays_and_nothing_is_lost_or_repeated(
     dataset, schedule, policies, new_policies, lanes, rounds, chunk_size, data
@@ -116,6 +120,7 @@ def test_what_was_dealt_stays_and_nothing_is_lost_or_repeated(
     assert rest_of(rebuilt, lanes, positions) == rest_of(resumed, lanes, positions)
 
 
+@law
 @given(schedule_, policies_, st.integers(1, 5), st.integers(0, 80))
 def test_an_unchanged_curriculum_goes_on_as_it_was(dataset, schedule, policies, lanes, rounds):
     source = make(dataset, schedule, **policies)
@@ -125,6 +130,7 @@ def test_an_unchanged_curriculum_goes_on_as_it_was(dataset, schedule, policies, 
     assert again.resumed(saved(source), lanes, positions).to_plain() == source.to_plain()
 
 
+@law
 @given(st.integers(1, 200), st.integers(0, 60))
 def test_an_edit_is_accepted_from_the_first_chunk_round_nobody_has_begun(dataset, at, rounds):
     lanes, chunk = 4, 4

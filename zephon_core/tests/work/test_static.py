@@ -14,11 +14,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from zephon.abc import PhaseWeights, WorkSource
 from zephon.block import Origins
 from zephon.errors import ConfigError
 from zephon.work import MixtureSpec, StaticMixtureWorkSource
 from zephon.work.plugin import static_mixture
+
+# The slow definitions take as long as they take.
+law = settings(deadline=None, max_examples=40)
 
 NAMES = ("code", "math", "web")
 
@@ -68,7 +72,7 @@ def two(dataset, **options):
 # --- the slow definition --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80)
+@settings(law, max_examples=80)
 @given(schedule_, st.fixed_dictionaries(dict.fromkeys(NAMES, shards_)), options_, lanes_)
 def test_every_lane_equals_the_slow_definition(dataset, slow, schedule, shards, options, lanes):
     source = source_of(dataset, schedule, shards, **options)
@@ -105,6 +109,7 @@ def test_every_lane_equals_the_slow_definition(dataset, slow, schedule, shards, 
         assert not read.part.any()
 
 
+@law
 @given(schedule_, st.fixed_dictionaries(dict.fromkeys(NAMES, shards_)), options_, lanes_, st.data())
 def test_reading_in_parts_is_reading_at_once(dataset, schedule, shards, options, lanes, data):
     source = source_of(dataset, schedule, shards, **options)
@@ -116,6 +121,7 @@ def test_reading_in_parts_is_reading_at_once(dataset, schedule, shards, options,
     assert joined.columns().keys() == Origins.empty().columns().keys()
 
 
+@law
 @given(schedule_, st.fixed_dictionaries(dict.fromkeys(NAMES, shards_)), options_, lanes_, lanes_)
 def test_lanes_hold_the_same_rows_however_many_there_are(dataset, schedule, shards, options, lanes, others):
     source = source_of(dataset, schedule, shards, **options)
@@ -452,6 +458,7 @@ def test_mixtures_may_be_specs_dicts_or_schedules_of_either(dataset):
 # --- plain data and explaining ----------------------------------------------------------------------------------------
 
 
+@law
 @given(schedule_, st.fixed_dictionaries(dict.fromkeys(NAMES, shards_)), options_)
 def test_a_source_is_rebuilt_from_its_plain_data(dataset, schedule, shards, options):
     source = source_of(dataset, schedule, shards, **options)

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from zephon.abc import FileInfo
 from zephon.errors import StorageError
-
 from zephon_fsspec.failures import public_url
 
 _ETAGS: Final = ("ETag", "etag", "blob_id", "md5Hash", "Content-MD5", "content_md5")

@@ -12,8 +12,8 @@ from fsspec.core import split_protocol, url_to_fs
 from fsspec.dircache import DirCache
 from fsspec.implementations.chained import ChainedFileSystem
 from fsspec.registry import get_filesystem_class
-from zephon.errors import ConfigError
 
+from zephon.errors import ConfigError
 from zephon_fsspec.failures import clean, public_url, secrets_of
 
 #: The library behind a scheme and the extra of this distribution that installs it.

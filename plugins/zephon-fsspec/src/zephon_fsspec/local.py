@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
+
 from zephon.abc import FileInfo, StorageBackend
 from zephon.errors import ConfigError, StorageError
-
 from zephon_fsspec.checks import check_ranges, past_the_end
 
 _FILE_SCHEME: Final = "file:"

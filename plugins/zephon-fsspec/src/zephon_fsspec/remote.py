@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from fsspec.implementations.chained import ChainedFileSystem
 from fsspec.spec import AbstractFileSystem
-from zephon.abc import FileInfo, StorageBackend
 
+from zephon.abc import FileInfo, StorageBackend
 from zephon_fsspec.checks import check_ranges, past_the_end
 from zephon_fsspec.facts import file_info
 from zephon_fsspec.failures import public_url, secrets_of, status_of, translated

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import zstandard
+
 from zephon.abc import Shard, ShardContext
 from zephon.errors import ShardError
-
 from zephon_jsonl.layout import Layout
 from zephon_jsonl.lines import CHUNK_BYTES
 

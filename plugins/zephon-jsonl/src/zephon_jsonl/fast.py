@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+
 from zephon.block import concat_batches, empty_columns
 
 #: Arrow counts a block's bytes in 32 bits.

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+
 from zephon.abc import Shard, ShardContext, ShardIndex
 from zephon.errors import ShardError
-
 from zephon_jsonl import fast, strict
 from zephon_jsonl.content import StoredFile, compression_of, decompress, stranger
 from zephon_jsonl.layout import Layout

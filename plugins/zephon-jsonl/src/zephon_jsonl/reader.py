@@ -8,14 +8,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from zephon.abc import Shard, ShardContext, ShardIndex, ShardReader
-from zephon.block import MAX_COLUMN_BYTES, concat_batches, empty_columns
-from zephon.errors import BadRow, BadRowsError, ConfigError, ShardError
 
+from zephon.abc import Shard, ShardContext, ShardIndex, ShardReader
+from zephon.block import MAX_COLUMN_BYTES, META_CONFLICT, concat_batches, empty_columns
+from zephon.errors import BadRow, BadRowsError, ConfigError, ShardError
 from zephon_jsonl import fast, strict
 from zephon_jsonl.content import changed, open_content
 from zephon_jsonl.layout import Layout
-from zephon_jsonl.schema import META_CONFLICT
 
 #: Text parsed in one go; with one more line it stays below the 2 GiB Arrow's parser takes.
 _PARSE_BYTES: Final = 1 << 28

@@ -14,13 +14,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from zephon.block import list_parts
-from zephon.errors import ShardError
 
+from zephon.block import META_CONFLICT, list_parts
+from zephon.errors import ShardError
 from zephon_jsonl.strict import Integer, Real
 
-#: Key of field metadata: the field cannot be read from this shard; the value, text in UTF-8, says why.
-META_CONFLICT: Final = b"zephon.conflict"
 #: Different keys of one object that are still taken for the fields of a record; more are a map's.
 MAX_KEYS: Final = 4096
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import attrs
 import pyarrow as pa
-from zephon.abc import FileHead, FileInfo, Shard, ShardContext, ShardFormat, ShardIndex
 
+from zephon.abc import FileHead, FileInfo, Shard, ShardContext, ShardFormat, ShardIndex
 from zephon_jsonl.content import compression_of, decompressed_head, stranger
 from zephon_jsonl.indexer import index_shard
 from zephon_jsonl.lines import BOM

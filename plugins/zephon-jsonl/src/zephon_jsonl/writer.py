@@ -13,6 +13,7 @@ from typing import IO, Final
 
 import pyarrow as pa
 import zstandard
+
 from zephon.errors import DataError
 
 _GZIP_SUFFIX: Final = ".gz"

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import attrs
 import pyarrow as pa
+
 from zephon.abc import Emits, LaneContext, LaneOperator, LaneState, Snapshot
 from zephon.block import Block, retained_bytes
 from zephon.spec import execution
-
 from zephon_ops.checks import at_least
 
 

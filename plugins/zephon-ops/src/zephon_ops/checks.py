@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
+
 from zephon.errors import ConfigError
 
 Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]

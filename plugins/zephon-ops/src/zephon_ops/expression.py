@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from zephon.errors import ConfigError, PlanError
 from zephon.spec.codec import type_from_plain
 

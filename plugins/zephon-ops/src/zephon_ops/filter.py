@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from zephon.abc import RowOperator
 from zephon.block import Block
 from zephon.errors import ConfigError
 from zephon.spec import execution
-
 from zephon_ops.expression import TAG, ArrowExpression
 from zephon_ops.functions import Refusal, bad_rows, call_on_rows, described
 from zephon_ops.values import rows_of

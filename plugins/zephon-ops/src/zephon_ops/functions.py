@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from zephon.block import Block, conform, unify_schemas
 from zephon.errors import BadRow, BadRowsError, DataError
 from zephon.spec import callable_reference
-
 from zephon_ops.values import MisfitError, MisfitRowsError, Row, schema_line
 
 Int64Array = npt.NDArray[np.int64]

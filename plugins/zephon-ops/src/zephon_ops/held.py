@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from zephon.abc import Snapshot
 from zephon.block import ORIGIN_DTYPES, Block, Origins, concat_batches, retained_bytes, take_batch
 
@@ -93,6 +94,8 @@ class HeldRows:
 
     def settle(self, held: Callable[[], Int64Array]) -> None:
         """Copy what is held, as far as memory or speed ask for it.
+
+        Bytes of rows still held are reckoned from their number: rows of a block are taken to be of one size.
 
         Args:
             held: gives the ids of all rows still held, in any order.

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+
 from zephon.abc import OperatorContext
 from zephon.block import META_ROLE, Block, unify_schemas
 from zephon.errors import DataError, PlanError
-
 from zephon_ops.values import (
     CONVERSION_ERRORS,
     MisfitRowsError,
@@ -114,13 +114,14 @@ def schema_of_batches(label: str, made: Mapping[str, pa.Schema], given: pa.Schem
 
 def no_rows(label: str, cause: Exception | None = None) -> PlanError:
     """The error for a function that returned no row, or raised, on every sample."""
-    found = "it returned no row for the first rows of any dataset"
+    found, fix = "it returned no row for the first rows of any dataset", "declare them"
     if cause is not None:
         found = f"it raised {type(cause).__name__} on the first rows of every dataset: {cause}"
+        fix = "make it work on these rows, or declare them"
     error = PlanError(
         f"the columns {label} makes cannot be found out",
         found=found,
-        fix='declare them: schema={"field": "type", ...}',
+        fix=fix + ': schema={"field": "type", ...}',
         code="schema-not-inferable",
     )
     error.__cause__ = cause

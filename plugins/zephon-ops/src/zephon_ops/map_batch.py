@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
+
 from zephon.abc import LaneContext, OperatorContext, RowOperator
 from zephon.block import Block, empty_batch
 from zephon.errors import PlanError
 from zephon.spec import execution, runtime
-
 from zephon_ops import checks
 from zephon_ops.functions import conformed, described, wrong_result
 from zephon_ops.inference import dataset_names, schema_of_batches, unknown_schema
@@ -46,7 +46,7 @@ class MapBatch(RowOperator):
     _runtime: Any = runtime()
 
     @property
-    def preserves_rows(self) -> bool:  # type: ignore[override]
+    def preserves_rows(self) -> bool:
         """Only the promise ``drop_none=False`` keeps lengths computable."""
         return not self.drop_none
 

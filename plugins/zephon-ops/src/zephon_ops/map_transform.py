@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
+
 from zephon.abc import LaneContext, RowOperator
 from zephon.block import Block
 from zephon.spec import execution
-
 from zephon_ops import checks
 from zephon_ops.functions import (
     Int64Array,
@@ -76,7 +76,7 @@ class MapTransform(RowOperator):
     placement: str | None = execution(default=None)
 
     @property
-    def preserves_rows(self) -> bool:  # type: ignore[override]
+    def preserves_rows(self) -> bool:
         """Only the promise ``drop_none=False`` keeps lengths computable."""
         return not self.drop_none
 

@@ -11,11 +11,11 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from zephon.abc import Emits, LaneContext, LaneOperator, LaneState, Snapshot
 from zephon.block import DOCUMENTS_FIELD, META_ROLE, Block
 from zephon.errors import BadRow, BadRowsError, DataError, PlanError
 from zephon.spec import execution
-
 from zephon_ops.checks import at_least, name, positive_or_none
 from zephon_ops.held import HeldRows, Int64Array, id_table, table_ids
 
@@ -60,7 +60,7 @@ class EnsureMixture(LaneOperator):
     """
 
     emits: ClassVar[Emits] = "rows"
-    preserves_rows: ClassVar[bool] = True
+    preserves_rows = True
 
     max_buffer_size: int = attrs.field(default=1000, validator=at_least(1))
     weight_by: str = attrs.field(default="auto", validator=name)
@@ -72,6 +72,11 @@ class EnsureMixture(LaneOperator):
     def reads(self) -> Sequence[str] | None:
         """The field named by ``weight_by``, if it names one."""
         return () if self.weight_by in ("auto", "rows", "tokens") else (self.weight_by,)
+
+    def reads_of(self, schema: pa.Schema) -> Sequence[str] | None:
+        """The field rows are weighed by in this schema."""
+        field = self._weight_field(schema)
+        return () if field is None else (field,)
 
     def output_schema(self, schema: pa.Schema) -> pa.Schema:
         """What comes in."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+
 from zephon.errors import ConfigError
 
 _BLOBS: Final = "blobs"

@@ -8,11 +8,11 @@ from typing import ClassVar
 import attrs
 import numpy as np
 import pyarrow as pa
+
 from zephon import random
 from zephon.abc import Emits, LaneContext, LaneOperator, LaneState, Snapshot
 from zephon.block import Block
 from zephon.spec import execution
-
 from zephon_ops.checks import at_least, integer
 from zephon_ops.held import HeldRows, Int64Array, id_table, table_ids
 
@@ -37,7 +37,7 @@ class Shuffle(LaneOperator):
     """
 
     emits: ClassVar[Emits] = "rows"
-    preserves_rows: ClassVar[bool] = True
+    preserves_rows = True
 
     buffer_size: int = attrs.field(default=8192, validator=at_least(1))
     seed: int = attrs.field(default=0, kw_only=True, validator=integer)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import attrs
 import numpy as np
 import pyarrow as pa
+
 from zephon.abc import LaneContext, LaneOperator, LaneState, Snapshot
 from zephon.block import ORIGIN_DTYPES, Block, Origins, concat_batches, empty_batch
 from zephon.errors import ConfigError, DataError, ZephonError
 from zephon.spec import execution
-
 from zephon_ops import checks
 from zephon_ops.functions import Int64Array, Refusal, bad_rows, conformed, misfits, split_parents, wrong_result
 from zephon_ops.inference import Sampled, dataset_names, no_rows, schema_of_batches, schema_of_rows, unknown_schema
@@ -241,11 +241,7 @@ class _FoldState(LaneState):
         state, whole, first = self._state, spec.vectorized, None
         while True:
             try:
-                made = (
-                    self._fold_batches(state, block, bad, whole)
-                    if spec.vectorized
-                    else self._fold_rows(state, block, bad)
-                )
+                made = self._fold_once(state, block, bad, whole)
                 break
             except _BadRowError as error:
                 state = decode_state(*before)
@@ -283,7 +279,7 @@ class _FoldState(LaneState):
                 # At once, for the function may keep a row it returns in its state and change it later.
                 made = build_batch(rows, self._schema) if rows else None
             except MisfitRowsError as error:
-                raise _BadRowError(i, misfits(error)[0]) from None
+                raise _BadRowError(i, next(iter(misfits(error).values()))) from None
             except _RefusedError as error:
                 raise _BadRowError(i, Refusal(str(error), "function-result", "return (state, rows)")) from None
             except Exception as error:
@@ -340,7 +336,7 @@ class _FoldState(LaneState):
         except _RefusedError as error:
             raise wrong_result(f"flush of {spec.label}", error.result, error.expected) from None
         except MisfitRowsError as error:
-            refusal = misfits(error)[0]
+            refusal = next(iter(misfits(error).values()))
             raise DataError(
                 f"flush of {spec.label} returned a row that does not fit",
                 found=refusal.reason,

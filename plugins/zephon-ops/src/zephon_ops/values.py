@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+
 from zephon.block import canonical_schema, empty_columns, unify_types
 from zephon.errors import DataError
 from zephon.spec.codec import schema_from_plain, type_from_plain

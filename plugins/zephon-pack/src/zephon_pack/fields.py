@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+
 from zephon.block import (
     DOCUMENT_TYPE,
     DOCUMENTS_FIELD,
@@ -45,8 +46,8 @@ def find_tokens(schema: pa.Schema, tokens_field: str) -> pa.Field:
                 code="pack-tokens-type",
             )
         return field
-    with_role = [field for field in schema if _role(field) == b"tokens"]
-    candidates = with_role or [f for f in schema if _is_integer_list(f.type) and _role(f) is None]
+    with_role = [field for field in schema if role_of(field) == b"tokens"]
+    candidates = with_role or [f for f in schema if _is_integer_list(f.type) and role_of(f) is None]
     if len(candidates) > 1:
         names = ", ".join(field.name for field in candidates)
         raise PlanError(
@@ -80,7 +81,7 @@ def packed_schema(schema: pa.Schema, tokens_field: str, max_length: int, pad_tok
             ``pack-loss-mask-type``.
     """
     for field in schema:
-        if _role(field) == b"positions" or field.type == _DOCUMENTS_TYPE:
+        if role_of(field) == b"positions" or field.type == _DOCUMENTS_TYPE:
             raise PlanError(
                 "pack_flat: the rows are packed already",
                 found=f"the field {field.name!r} of a packing operator",
@@ -96,7 +97,7 @@ def packed_schema(schema: pa.Schema, tokens_field: str, max_length: int, pad_tok
             fix="remove padding= from tokenize: packed rows are padded when they are read",
             code="padding-before-packing",
         )
-    masks = [field for field in schema if _role(field) == b"loss_mask"]
+    masks = [field for field in schema if role_of(field) == b"loss_mask"]
     for field in masks:
         if not (pa.types.is_list(field.type) or pa.types.is_large_list(field.type)) or not pa.types.is_primitive(
             field.type.value_type
@@ -129,7 +130,7 @@ def packed_schema(schema: pa.Schema, tokens_field: str, max_length: int, pad_tok
     )
 
 
-def _role(field: pa.Field) -> bytes | None:
+def role_of(field: pa.Field) -> bytes | None:
     return (field.metadata or {}).get(META_ROLE)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 import numpy.typing as npt
+
 from zephon.errors import ConfigError
 
 #: ``full`` is the published name of ``component``; specs hold the latter.

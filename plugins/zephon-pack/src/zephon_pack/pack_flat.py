@@ -7,11 +7,11 @@ from typing import ClassVar, Final, Literal, get_args
 
 import attrs
 import pyarrow as pa
+
 from zephon.abc import Emits, LaneContext, LaneOperator, LaneState
 from zephon.errors import ConfigError
 from zephon.spec import execution
-
-from zephon_pack.fields import packed_schema
+from zephon_pack.fields import find_tokens, packed_schema, role_of
 from zephon_pack.fit import BestFit, BestFitWrap, FirstFit
 from zephon_pack.homogeneity import Homogeneity, make_keys, one_name
 from zephon_pack.pieces import RECORD, Overflow
@@ -111,6 +111,11 @@ class PackFlat(LaneOperator):
     def reads(self) -> Sequence[str] | None:
         """The tokens; None (any field) where they are found by role or type."""
         return None if self.tokens_field == "auto" else (self.tokens_field,)
+
+    def reads_of(self, schema: pa.Schema) -> Sequence[str]:
+        """The tokens and the loss masks of this schema: columns that are not packed need not be read."""
+        masks = [field.name for field in schema if role_of(field) == b"loss_mask"]
+        return [find_tokens(schema, self.tokens_field).name, *masks]
 
     @property
     def optional_reads(self) -> Sequence[str]:

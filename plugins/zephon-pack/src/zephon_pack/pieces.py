@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from zephon.block import DOCUMENT_TYPE, Block, Origins, list_parts
 from zephon.errors import BadRow, BadRowsError
 

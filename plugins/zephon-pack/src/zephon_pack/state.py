@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from zephon.abc import LaneState, Snapshot
 from zephon.block import Block, Origins, list_column
-
 from zephon_pack.held import Held
 from zephon_pack.homogeneity import Keys
 from zephon_pack.pieces import Overflow, Pieces, apply_overflow, read_documents, records_to_array, whole_documents

@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from zephon.abc import LaneContext, Snapshot
 from zephon.block import META_ROLE, Block, Origins, list_column
 from zephon_pack.pack_flat import Algorithm, PackFlat

@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from zephon.abc import Shard, ShardContext
 from zephon.errors import ShardError
-
 from zephon_parquet.layout import Layout
 
 MAGIC: Final = b"PAR1"

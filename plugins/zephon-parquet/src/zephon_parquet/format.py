@@ -8,10 +8,10 @@ from typing import Final
 
 import attrs
 import pyarrow as pa
+
 from zephon.abc import FileHead, FileInfo, Shard, ShardContext, ShardFormat, ShardIndex
 from zephon.block import canonical_schema
 from zephon.errors import DataError, ShardError
-
 from zephon_parquet.footer import ENCRYPTED_MAGIC, MAGIC, layout_of, read_footer
 from zephon_parquet.plugin import parquet
 from zephon_parquet.reader import ParquetReader

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from zephon.abc import Shard, ShardContext, ShardReader
 from zephon.block import MAX_COLUMN_BYTES, concat_batches, conform, empty_columns, take_batch
 from zephon.errors import DataError, ShardError
-
 from zephon_parquet.layout import Layout
 from zephon_parquet.source import FetchedFile
 from zephon_parquet.text import check_text
@@ -24,9 +24,10 @@ from zephon_parquet.text import check_text
 _RUN_BYTES: Final = 64 << 20
 #: A unit of which only some rows are wanted is decoded whole up to this size, and in steps of it beyond.
 _STEP_BYTES: Final = 4 << 20
-#: Column chunks up to this size are fetched at once; larger ones are read through buffers as they are decoded.
-_FETCH_BYTES: Final = 64 << 20
-_BUFFER_BYTES: Final = (1 << 16, 8 << 20)  # the least and the most per column
+#: Of a unit decoded in steps, column chunks up to this size are fetched at once; larger ones are read through buffers
+#: of this size in all. What a reader keeps between two calls is a step and this.
+_FETCH_BYTES: Final = 8 << 20
+_SMALLEST_BUFFER: Final = 1 << 16
 
 
 @attrs.define(slots=True, eq=False)
@@ -198,8 +199,7 @@ class ParquetReader(ShardReader):
         if self._random_access is None:
             self._random_access = self._context.open_random_access(self._shard.url)
         columns = sum(len(self._layout.leaves[name]) for name in names)
-        least, most = _BUFFER_BYTES
-        return self._parquet_file(self._random_access, buffer_size=max(least, min(most, _FETCH_BYTES // columns)))
+        return self._parquet_file(self._random_access, buffer_size=max(_SMALLEST_BUFFER, _FETCH_BYTES // columns))
 
     def _parquet_file(self, source: pa.NativeFile, buffer_size: int = 0) -> pq.ParquetFile:
         return pq.ParquetFile(

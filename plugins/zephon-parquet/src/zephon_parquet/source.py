@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
-from zephon.abc import Shard, ShardContext
 
+from zephon.abc import Shard, ShardContext
 from zephon_parquet.footer import changed
 
 

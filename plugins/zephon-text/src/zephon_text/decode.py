@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import codecs
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from zephon.abc import RowOperator
 from zephon.block import Block
 from zephon.errors import BadRow, BadRowsError, ConfigError, PlanError
@@ -46,7 +47,7 @@ class DecodeText(RowOperator):
         BadRowsError: ``text-undecodable``, naming field, byte offset and byte of every bad row.
     """
 
-    preserves_rows: ClassVar[bool] = True
+    preserves_rows = True
 
     fields: tuple[str, ...] = attrs.field(default=("text",), converter=_names)
     encoding: str = "utf-8"

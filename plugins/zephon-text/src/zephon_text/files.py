@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import attrs
+
 from zephon.abc import StorageBackend
 from zephon.errors import ConfigError, StorageError
 from zephon.plugins import StorageDescriptor, registry

@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -17,12 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer as Library
+
 from zephon.abc import SpecialTokens, Tokenizer, TokenizerBackend
 from zephon.errors import ConfigError
 from zephon.spec import canonical_json
-
 from zephon_text.files import find_files, unreadable
 from zephon_text.special import find_special_tokens
+from zephon_text.train import train_bpe
 
 #: Bytes of text handed to the library at once. An encoding takes some 100 bytes a token until its ids are copied out,
 #: so this bounds what a call holds on top of its result; the library's threads are still busy at this size.
@@ -130,6 +131,10 @@ class HfBackend(TokenizerBackend):
             )
         files = find_files(tokenizer_id)
         return _load(files.tokenizer, files.source, named=files.named)
+
+    def train(self, texts: Iterable[str], *, vocab_size: int, path: str) -> None:
+        """Train a byte-level BPE; see :class:`zephon.abc.TrainsTokenizers`."""
+        train_bpe(texts, vocab_size, path)
 
 
 #: What this process has loaded, by content. Workers share one object: it is thread-safe, and vocabularies are large.

@@ -18,4 +18,5 @@ hf = TokenizerDescriptor(
     name="hf",
     summary="Tokenizers of the Hugging Face tokenizers library (tokenizer.json)",
     impl="zephon_text.hf:HfBackend",
+    capabilities={"train"},
 )

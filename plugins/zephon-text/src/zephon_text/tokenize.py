@@ -9,8 +9,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from zephon.abc import OperatorContext, RowOperator, Tokenizer
 from zephon.block import (
+    META_ATTENTION_MASK,
     META_EOS_ID,
     META_PAD_ID,
     META_PAD_LENGTH,
@@ -22,14 +24,10 @@ from zephon.block import (
 from zephon.errors import BadRow, BadRowsError, ConfigError, PlanError
 from zephon.plugins import registry
 from zephon.spec import execution, runtime
-
 from zephon_text import arrange
 
 #: Name of the column ``tokenize`` makes.
 TOKENS_FIELD: Final = "input_ids"
-
-#: Field metadata of a token column whose ``attention_mask`` batches make when it is read.
-META_ATTENTION_MASK: Final = b"zephon.attention_mask"
 
 _CHOICES: Final[Mapping[str, tuple[Any, ...]]] = {
     "special_tokens": ("bos_eos", "bos", "eos", "none", "tokenizer_default"),
@@ -133,7 +131,7 @@ class Tokenize(RowOperator):
             )
 
     @property
-    def preserves_rows(self) -> bool:  # type: ignore[override]  # known per instance, not per class
+    def preserves_rows(self) -> bool:
         """Whether every input row gives exactly one output row."""
         return not self.split_long_samples and self.missing_field == "error"
 

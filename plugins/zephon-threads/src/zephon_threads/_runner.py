@@ -9,7 +9,6 @@ from typing import Any
 
 from zephon.abc import Program, Runner, RunnerFacts
 from zephon.errors import ConfigError, EngineError
-
 from zephon_threads._cpus import available_cpus
 from zephon_threads._workers import Workers
 

@@ -113,8 +113,13 @@ class Snapshot:
 class Operator(ABC):
     """What both kinds share."""
 
-    #: Whether every input row gives exactly one output row: lane lengths stay computable.
-    preserves_rows: ClassVar[bool] = False
+    @property
+    def preserves_rows(self) -> bool:
+        """Whether every input row gives exactly one output row, so that lane lengths stay computable.
+
+        An operator may say so per instance (a property) or once for all (a class attribute).
+        """
+        return False
 
     @property
     def reads(self) -> Sequence[str] | None:
@@ -124,6 +129,10 @@ class Operator(ABC):
         passed through untouched are not listed.
         """
         return ()
+
+    def reads_of(self, schema: pa.Schema) -> Sequence[str] | None:
+        """What it reads of this input schema: for operators that find their field by its metadata."""
+        return self.reads
 
     @property
     def optional_reads(self) -> Sequence[str]:
@@ -169,6 +178,10 @@ class LaneState(ABC):
         """Take the next rows of the lane (at least one), return the blocks that are ready.
 
         Emitted blocks carry their own origins; the engine sets ``lane`` and ``index``.
+
+        Raises:
+            BadRowsError: rows that cannot be taken, all of the call, before anything has changed: the rest can be
+                pushed again.
         """
 
     @abstractmethod

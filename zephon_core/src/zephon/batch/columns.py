@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from zephon.batch.grid import documents_field, find_tokens, grid_of
 from zephon.batch.padding import Layout, Ragged, is_ragged, lay_out, layout_of
 from zephon.batch.window import Window
+from zephon.block import META_ATTENTION_MASK
 from zephon.errors import ConfigError
 
-#: Metadata of a token field: show an ``attention_mask`` when the batch is read.
-META_ATTENTION_MASK = b"zephon.attention_mask"
 ATTENTION_MASK = "attention_mask"
 
 

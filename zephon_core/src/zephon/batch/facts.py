@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
+
+
+def _names(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -19,8 +23,8 @@ class BatchFacts:
         microbatch_size: rows of a full microbatch.
     """
 
-    datasets: tuple[str, ...] = attrs.field(default=(), converter=tuple)
-    components: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    datasets: tuple[str, ...] = attrs.field(default=(), converter=_names)
+    components: tuple[str, ...] = attrs.field(default=(), converter=_names)
     shards: Sequence[Sequence[str]] | Callable[[int, int], str] = ()
     fields: Mapping[int, frozenset[str]] = attrs.field(factory=dict)
     microbatch_size: int = 0

@@ -16,6 +16,8 @@ from zephon.block.columns import (
     take_batch,
 )
 from zephon.block.metadata import (
+    META_ATTENTION_MASK,
+    META_CONFLICT,
     META_EOS_ID,
     META_PAD_ID,
     META_PAD_LENGTH,
@@ -28,6 +30,8 @@ __all__ = [
     "DOCUMENTS_FIELD",
     "DOCUMENT_TYPE",
     "MAX_COLUMN_BYTES",
+    "META_ATTENTION_MASK",
+    "META_CONFLICT",
     "META_EOS_ID",
     "META_PAD_ID",
     "META_PAD_LENGTH",
@@ -40,8 +44,8 @@ __all__ = [
     "canonical_schema",
     "canonical_type",
     "concat_batches",
-    "empty_batch",
     "conform",
+    "empty_batch",
     "empty_columns",
     "list_column",
     "list_parts",

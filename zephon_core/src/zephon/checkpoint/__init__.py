@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zephon.checkpoint.directory import DirectoryStore
     from zephon.checkpoint.merging import Merged, merge
-    from zephon.checkpoint.state import LaneCheckpoint, StageState, decode_header, decode_lane, encode_header, encode_lane
+    from zephon.checkpoint.state import (
+        LaneCheckpoint,
+        StageState,
+        decode_header,
+        decode_lane,
+        encode_header,
+        encode_lane,
+    )
 
 __all__ = [
     "DirectoryStore",

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "explain": "the compiled plan of a recipe",
     "verify": "run a recipe under several topologies, runners and restarts and compare every round",
     "checkpoint": "look into a checkpoint",
+    "stubs": "write the types of Pipeline, with every installed operator as a method",
 }
 
 

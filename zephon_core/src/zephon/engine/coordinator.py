@@ -22,10 +22,15 @@ from zephon.engine.lane import Item, Lane
 from zephon.engine.program import ReadTask, TaskResult
 from zephon.errors import EngineError
 
-#: Bytes a block should have: enough to outweigh the cost of a task, few enough to stay in the processor's caches.
+#: Bytes a block may have: few enough to stay near the processor's caches.
 TARGET_BLOCK_BYTES: Final = 2 << 20
+#: Bytes and rows of the first block: little, so that the first batch comes soon and a short run reads little ahead.
+FIRST_BLOCK_BYTES: Final = 64 << 10
 FIRST_BLOCK_ROWS: Final = 64
 MAX_BLOCK_ROWS: Final = 8192
+#: A task should take long enough to outweigh its own cost, and no longer than that needs, in seconds.
+SHORT_TASK: Final = 0.01
+LONG_TASK: Final = 0.04
 
 
 class _Event(NamedTuple):
@@ -42,16 +47,17 @@ class Coordinator:
         budget: bytes that may lie finished or be in flight before only starving lanes go on.
         prefetch: finished microbatches to keep ready per lane.
         block_rows: fixed rows per block, or None to adapt.
+        row_bytes: average bytes of a row as it lies in its shard.
     """
 
-    def __init__(self, runner: Runner, *, budget: int, prefetch: int, block_rows: int | None) -> None:
+    def __init__(self, runner: Runner, *, budget: int, prefetch: int, block_rows: int | None, row_bytes: float) -> None:
         self._runner = runner
         self._workers = runner.facts.workers
         self._budget = budget
         self._prefetch = prefetch
         self._adapts = block_rows is None
-        self._block_rows = block_rows or FIRST_BLOCK_ROWS
-        self._row_bytes = 0.0
+        self._block_rows = block_rows or max(1, min(FIRST_BLOCK_ROWS, int(FIRST_BLOCK_BYTES / max(1.0, row_bytes))))
+        self._row_bytes = row_bytes
         self._events: SimpleQueue[_Event] = SimpleQueue()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -225,8 +231,7 @@ class Coordinator:
             if event.future is not None:
                 self._in_flight -= 1
                 self._reading -= event.read
-                if event.read:
-                    self._adapt(event.future)
+                self._adapt(event)
                 advance[event.lane] = True
             else:
                 advance.setdefault(event.lane, False)
@@ -237,17 +242,23 @@ class Coordinator:
             self._consider(number)
         self._hand_out()
 
-    def _adapt(self, future: Future[TaskResult]) -> None:
-        if not self._adapts or future.cancelled() or future.exception() is not None:
+    def _adapt(self, event: _Event) -> None:
+        """Fit the size of blocks to time and memory. It can change no result, so measuring is allowed here."""
+        future = event.future
+        if not self._adapts or future is None or future.cancelled() or future.exception() is not None:
             return
         result = future.result()
-        if not result.rows_in:
-            return
-        now = max(1.0, result.block.data.nbytes / result.rows_in)
-        self._row_bytes = now if self._row_bytes == 0 else 0.75 * self._row_bytes + 0.25 * now
+        rows = self._block_rows
+        if result.seconds > LONG_TASK:
+            rows //= 2
+        elif event.read and result.rows_in:
+            now = result.block.data.nbytes / result.rows_in
+            self._row_bytes = max(1.0, 0.75 * self._row_bytes + 0.25 * now)
+            # Blocks grow only while the consumer waits: one that keeps up with small ones needs no larger ones.
+            if result.seconds < SHORT_TASK and self._waiting_for >= 0:
+                rows *= 2
         target = min(TARGET_BLOCK_BYTES, self._budget // (4 * max(1, len(self._lanes))))
-        rows = int(target / self._row_bytes)
-        self._block_rows = max(1, min(rows, 2 * self._block_rows, MAX_BLOCK_ROWS))
+        self._block_rows = max(1, min(int(target / self._row_bytes), rows, MAX_BLOCK_ROWS))
 
     def _wants_more(self, number: int) -> bool:
         lane = self._lanes[number]

@@ -38,10 +38,16 @@ class Cursor:
         self.cut = Cut(position=start.position, stages=start.stages, skipped=start.counters.get("skipped", {}))
         self.cut_number = start.delivered - start.since_cut
         self.counts: dict[str, dict[str, int]] = {k: dict(v) for k, v in start.counters.get("delivered", {}).items()}
+        #: Rows set aside before what was received; those after the cut will be met, and counted, once more.
+        self.skipped: Mapping[str, int] = start.counters.get("skipped_so_far", self.cut.skipped)
+        #: What the lane's operators have counted, once it has ended; until then their snapshots tell.
+        self.operators: Mapping[str, int] | None = None
         self.head: Item | None = None
 
     def adopt(self, item: Item) -> None:
         """Move the cut to this item's, if it has one."""
+        self.skipped = item.skipped
+        self.operators = item.counters
         if item.cut is not None:
             self.cut, self.cut_number = item.cut, item.number
 
@@ -63,7 +69,11 @@ class Cursor:
             since_cut=self.delivered - self.cut_number,
             rounds=self.rounds,
             stages=self.cut.stages,
-            counters={"delivered": self.counts, "skipped": dict(self.cut.skipped)},
+            counters={
+                "delivered": self.counts,
+                "skipped": dict(self.cut.skipped),
+                "skipped_so_far": dict(self.skipped),
+            },
         )
 
 
@@ -115,14 +125,19 @@ class Delivery:
         self._tokens_field = next((f.name for f in schema if (f.metadata or {}).get(META_ROLE) == b"tokens"), None)
         self._documents = DOCUMENTS_FIELD in schema.names
 
-    def next(self) -> Batch | None:
-        """The next batch of this rank, or None when the run has ended."""
+    def next(self, announce: Callable[[Batch, int], None]) -> Batch | None:
+        """The next batch of this rank, or None when the run has ended.
+
+        Args:
+            announce: told of the batch and its round before it counts as received: where an observer raises, the
+                consumer does not receive it.
+        """
         if self.done:
             return None
         if self.slot == 0 and not self._begin_round():
             self.done = True
             return None
-        batch = self._deliver(self._topology.slots[self.slot])
+        batch = self._deliver(self._topology.slots[self.slot], announce)
         self.slot += 1
         if self.slot == len(self._topology.slots):
             self.slot, self.round = 0, self.round + 1
@@ -166,30 +181,37 @@ class Delivery:
             item = self._coordinator.take(cursor.lane)
             if item.failure is not None:
                 raise item.failure
+            if item.block is None:
+                cursor.adopt(item)
             if item.block is not None or item.last:
                 cursor.head = item
-            else:
-                cursor.adopt(item)
         return cursor.head
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
-    def _deliver(self, slot: Slot) -> Batch:
+    def _deliver(self, slot: Slot, announce: Callable[[Batch, int], None]) -> Batch:
         size = self._topology.microbatch
         rows = None if slot.rows == (0, size) else slot.rows
         if slot.lane < 0:
-            return Batch.filler(self._schema, size, -1, self.round, self._facts, rows)
+            batch = Batch.filler(self._schema, size, -1, self.round, self._facts, rows)
+            announce(batch, self.round)
+            return batch
         cursor = self.cursors[slot.lane]
         item = self._head(cursor)
+        if item.block is None:
+            batch = Batch.filler(self._schema, size, slot.lane, self.round, self._facts, rows)
+        else:
+            batch = Batch(item.block, facts=self._facts, size=size if self._fills else None, rows=rows)
+        announce(batch, self.round)
         cursor.rounds += 1
         if item.block is None:
-            return Batch.filler(self._schema, size, slot.lane, self.round, self._facts, rows)
+            return batch
         cursor.head = None
         cursor.delivered = item.number
         cursor.frontier = item.frontier
         cursor.adopt(item)
         self._count(cursor, item.block)
-        return Batch(item.block, facts=self._facts, size=size if self._fills else None, rows=rows)
+        return batch
 
     def _count(self, cursor: Cursor, block: Block) -> None:
         """Add what this microbatch holds to the lane's counters, per dataset."""

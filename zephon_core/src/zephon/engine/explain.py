@@ -54,7 +54,7 @@ def explain(plan: Plan) -> str:
         lines.append(
             f"  {dataset['name']}: {dataset['rows']:,} rows in {dataset['shards']:,} shards of {dataset['format']}"
         )
-    lines += [f"  {line}" for line in getattr(plan.work, "explain", list)()]
+    lines += [f"  {line}" for line in _source_lines(plan)]
     lines.append(f"  columns read: {_fields(facts['columns'])}")
     lines += ["", "operators"]
     for operator in facts["operators"]:
@@ -74,6 +74,11 @@ def explain(plan: Plan) -> str:
     if plan.notes:
         lines += ["", "notes", *(f"  {note}" for note in plan.notes)]
     return "\n".join(lines)
+
+
+def _source_lines(plan: Plan) -> list[str]:
+    explain_source = getattr(plan.work, "explain", None)
+    return list(explain_source(plan.lanes)) if explain_source is not None else []
 
 
 def _fields(fields: dict[str, str]) -> str:

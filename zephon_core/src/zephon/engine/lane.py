@@ -64,6 +64,8 @@ class Item:
         number: microbatches the lane has made, this one included.
         cut: the cut after it.
         frontier: source position this may depend on.
+        skipped: rows set aside on the way here since the start, per dataset.
+        counters: with the last item, what the operators have counted up to their end.
         failure: why the lane cannot go on.
         last: whether the lane has come to its end.
     """
@@ -72,6 +74,8 @@ class Item:
     frontier: int
     block: Block | None = None
     cut: Cut | None = None
+    skipped: Mapping[str, int] = attrs.field(factory=dict)
+    counters: Mapping[str, int] | None = None
     failure: BaseException | None = None
     last: bool = False
 
@@ -357,9 +361,11 @@ class Lane:
                 return  # delivered before the restore; its cut would move a state that must not change yet
         if self._batches is not None and self._made > self._batches:
             return
-        cut = attrs.evolve(flow.cut, skipped=dict(self._skipped)) if flow.cut is not None else None
+        skipped = dict(self._skipped)
+        cut = attrs.evolve(flow.cut, skipped=skipped) if flow.cut is not None else None
         if block is not None or (cut is not None and self._made >= self._drop_until):
-            self._on_item(self.number, Item(block=block, number=self._made, cut=cut, frontier=flow.frontier))
+            item = Item(block=block, number=self._made, cut=cut, frontier=flow.frontier, skipped=skipped)
+            self._on_item(self.number, item)
 
     def _fail(self, error: BaseException) -> None:
         self.ended = True
@@ -384,7 +390,15 @@ class Lane:
                 self._emit(k, outs, _Flow(_NO_ROWS, self.position), None)
         if not self.ended and not any(self._pending):
             self.ended = True
-            self._on_item(self.number, Item(number=self._made, frontier=self.position, last=True))
+            self._on_item(self.number, self._end())
+
+    def _end(self) -> Item:
+        """The last item. What happened while the operators were finished comes after the last cut."""
+        counters: Counter[str] = Counter()
+        for state in self._states:
+            counters.update(getattr(state, "counters", {}))
+        skipped = sum(self._leftover, self._skipped)
+        return Item(number=self._made, frontier=self.position, skipped=skipped, counters=counters, last=True)
 
 
 _NO_ROWS: Final = Block(empty_columns(0), Origins.empty())

@@ -54,6 +54,7 @@ class Plan:
         notes: what a person should know, one sentence each.
         memory_limit: bytes.
         state_bytes: estimate of one lane's operator state.
+        row_bytes: average bytes of a row as it lies in its shard.
     """
 
     work: WorkSource
@@ -71,6 +72,7 @@ class Plan:
     notes: tuple[str, ...]
     memory_limit: int
     state_bytes: int
+    row_bytes: float
 
     @property
     def lanes(self) -> int:
@@ -154,6 +156,7 @@ def compile_plan(
     lengths = _lengths(work, lanes)
     counts_known = _counts_known(chain, options)
     ending, notes = _ending(lengths, counts_known, chain, options, topology)
+    row_bytes = sum(d.total_bytes() for d in datasets) / max(1, sum(d.total() for d in datasets))
     plan = Plan(
         work=work,
         datasets=datasets,
@@ -169,7 +172,8 @@ def compile_plan(
         spec=_spec(work, datasets, chain, lanes),
         notes=(*notes, *_notes(chain)),
         memory_limit=memory_limit,
-        state_bytes=_state_bytes(chain, datasets),
+        state_bytes=_state_bytes(chain, row_bytes),
+        row_bytes=row_bytes,
     )
     _check_memory(plan)
     return plan
@@ -369,9 +373,7 @@ def _notes(chain: Chain) -> list[str]:
     ]
 
 
-def _state_bytes(chain: Chain, datasets: Sequence[Dataset]) -> int:
-    rows = sum(d.total() for d in datasets)
-    row_bytes = sum(d.total_bytes() for d in datasets) / rows if rows else 0.0
+def _state_bytes(chain: Chain, row_bytes: float) -> int:
     return sum(
         b.operator.state_bytes(b.context.schema, row_bytes) for b in chain.bound if isinstance(b.operator, LaneOperator)
     )

@@ -7,6 +7,7 @@ Everything here is pure: a task may run anywhere, in any order, twice.
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import NamedTuple, NoReturn
 
 import attrs
@@ -59,11 +60,13 @@ class TaskResult(NamedTuple):
         block: the rows that came out.
         dropped: the rows that were set aside.
         rows_in: rows that went in.
+        seconds: what it took, where that grows with the rows of a block; 0 where a task is one microbatch anyway.
     """
 
     block: Block
     dropped: tuple[Dropped, ...]
     rows_in: int
+    seconds: float = 0.0
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -134,6 +137,11 @@ class StageWorker:
 
     def __call__(self, task: ReadTask | RereadTask | ApplyTask) -> TaskResult:
         """Carry out one task."""
+        begun = perf_counter()
+        result = self._carry_out(task)
+        return result if self._program.whole else result._replace(seconds=perf_counter() - begun)
+
+    def _carry_out(self, task: ReadTask | RereadTask | ApplyTask) -> TaskResult:
         source = self._program.source
         dropped: list[Dropped] = []
         if isinstance(task, ReadTask):

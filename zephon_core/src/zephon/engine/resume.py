@@ -32,11 +32,15 @@ def resumable_plan(merged: Merged, work: WorkSource, compile_: Callable[[WorkSou
     found: list[str] = []
     for part in ("canonical_replicas", "operators"):
         found += [str(d) for d in differences(old[part], new[part], part)]
+    names = {dataset.name: dataset.shard_names for dataset in plan.datasets}
     for name, identity in old["datasets"].items():
         if name not in new["datasets"]:
             found.append(f"datasets: {name!r} is no longer there")
         else:
-            found += [f"dataset {name!r}: {text}" for text in identity_differences(identity, new["datasets"][name])]
+            found += [
+                f"dataset {name!r}: {text}"
+                for text in identity_differences(identity, new["datasets"][name], names[name])
+            ]
     if not found and old["work"] != new["work"]:
         positions = [merged.lanes[n].frontier if n in merged.lanes else 0 for n in range(merged.total)]
         found += work.continues(old["work"], merged.total, positions)

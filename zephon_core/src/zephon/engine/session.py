@@ -66,7 +66,7 @@ class Session:
         self._closed = False
         self._started = False
         self._lock = threading.Lock()
-        self._runner = make_runner(plan)
+        self._runner_name, self._runner = make_runner(plan)
         workers = self._runner.facts.workers
         # A quarter of the limit is the reader's; operator state is what it is; the rest is for work in flight.
         budget = max(1 << 20, plan.memory_limit * 3 // 4 - plan.state_bytes * len(plan.topology.owned))
@@ -75,6 +75,7 @@ class Session:
             budget=budget,
             prefetch=plan.options.prefetch_batches,
             block_rows=plan.options.block_rows,
+            row_bytes=plan.row_bytes,
         )
         self._workers = workers
         self._start = start
@@ -123,17 +124,17 @@ class Session:
         try:
             if not self._started:
                 self._begin()
-            batch = self._delivery.next()
+            batch = self._delivery.next(self._announce)
         except Exception:
             # What was delivered stays countable, so the state before the failure can still be saved.
             self.close()
             raise
         if batch is None:
             self.close()
-        else:
-            round_ = self._delivery.round - (self._delivery.slot == 0)
-            self._tell("batch", batch=batch, round=round_)
         return batch
+
+    def _announce(self, batch: Batch, round_: int) -> None:
+        self._tell("batch", batch=batch, round=round_)
 
     def _tell(self, hook: str, **event: Any) -> None:
         if self._hooks is not None and self._hooks.has(hook):
@@ -144,7 +145,8 @@ class Session:
         self._tell("plan", plan=describe(self.plan))
         programs: Sequence[Program] = self.plan.programs
         if self._hooks is not None:
-            programs = [ObservedProgram(p, self._hooks, self._run, type(self._runner).__name__) for p in programs]
+            workers = ObservedWorkers(self._hooks, {"run": self._run, "runner": self._runner_name})
+            programs = [ObservedProgram(program, workers) for program in programs]
         self._runner.start(programs)
         self._coordinator.start(self.plan.topology.owned, self._make_lane)
 
@@ -180,7 +182,8 @@ class Session:
         self._coordinator.stop()
         self._runner.close()
         self.plan.reader.close()
-        self._tell("close", stats=self.stats())
+        if self._started:
+            self._tell("close", stats=self.stats())
 
     def _on_block(self, stage: int, block: Block) -> None:
         self._tell("block", stage=stage, block=block)
@@ -238,11 +241,14 @@ class Session:
         for cursor in self._cursors.values():
             for kind in ("rows", "tokens"):
                 totals[kind].update(cursor.counts.get(kind, {}))
-            totals["skipped"].update(cursor.cut.skipped)
+            totals["skipped"].update(cursor.skipped)
             for name, epoch in cursor.counts.get("epochs", {}).items():
                 epochs[name] = max(epochs.get(name, 0), epoch)
-            for stage in cursor.cut.stages:
-                operators.update(stage.snapshot.meta.get("counters", {}))
+            if cursor.operators is not None:
+                operators.update(cursor.operators)
+            else:
+                for stage in cursor.cut.stages:
+                    operators.update(stage.snapshot.meta.get("counters", {}))
         return {
             "rounds": self._delivery.round,
             "batches": {lane: c.delivered for lane, c in self._cursors.items()},
@@ -279,42 +285,73 @@ class BatchIterator:
         self._finalizer()
 
 
+class ObservedWorkers:
+    """Announces each worker once, however many programs it opens: with its first, and when its last is closed."""
+
+    def __init__(self, hooks: HookManager, event: Mapping[str, Any]) -> None:
+        self._hooks = hooks
+        self._event = event
+        self._open: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def opened(self, worker: str) -> None:
+        """A worker has opened a program."""
+        with self._lock:
+            self._open[worker] += 1
+            first = self._open[worker] == 1
+        if first:
+            self._hooks.call("worker_start", **self._event, worker=worker)
+
+    def closed(self, worker: str) -> None:
+        """A worker has closed a program; it closes all of them when it ends."""
+        with self._lock:
+            self._open[worker] -= 1
+            last = self._open[worker] == 0
+        if last:
+            self._hooks.call("worker_stop", **self._event, worker=worker, reason="")
+
+
+@attrs.frozen
 class ObservedProgram:
     """A program that tells observers which workers open it."""
 
-    def __init__(self, program: Program, hooks: HookManager, run: int, runner: str) -> None:
-        self._program = program
-        self._hooks = hooks
-        self._event = {"run": run, "runner": runner}
+    program: Program
+    workers: ObservedWorkers
 
     def open(self) -> Callable[[Any], Any]:
         """Open the program and announce its worker."""
-        return ObservedWorker(self._program.open(), self._hooks, self._event)
+        return ObservedWorker(self.program.open(), self.workers)
 
 
 class ObservedWorker:
-    """A worker that is announced when it opens a program and when it ends."""
+    """A worker's instance of a program."""
 
-    def __init__(self, worker: Callable[[Any], Any], hooks: HookManager, event: Mapping[str, Any]) -> None:
-        self._worker = worker
-        self._hooks = hooks
-        self._event = {**event, "worker": threading.current_thread().name}
-        hooks.call("worker_start", **self._event)
+    def __init__(self, instance: Callable[[Any], Any], workers: ObservedWorkers) -> None:
+        self._instance = instance
+        self._workers = workers
+        self._worker = threading.current_thread().name
+        try:
+            workers.opened(self._worker)
+        except BaseException:
+            self.close()
+            raise
 
     def __call__(self, task: Any) -> Any:
         """Carry out one task."""
-        return self._worker(task)
+        return self._instance(task)
 
     def close(self) -> None:
         """End, and say so."""
-        close = getattr(self._worker, "close", None)
-        if close is not None:
-            close()
-        self._hooks.call("worker_stop", **self._event, reason="")
+        try:
+            close = getattr(self._instance, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._workers.closed(self._worker)
 
 
-def make_runner(plan: Plan) -> Runner:
-    """The runner the options ask for; ``"auto"`` means threads where they are installed."""
+def make_runner(plan: Plan) -> tuple[str, Runner]:
+    """The runner the options ask for, and its registered name; ``"auto"`` means threads where they are installed."""
     name, parallelism = plan.options.runner, plan.options.parallelism
     runners = registry("runner")
     if name == "auto":
@@ -323,4 +360,4 @@ def make_runner(plan: Plan) -> Runner:
         name = "inline" if name == "threads" else name
     runner = runners.load(name)(parallelism=parallelism)
     assert isinstance(runner, Runner)
-    return runner
+    return name, runner

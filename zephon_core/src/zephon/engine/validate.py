@@ -148,6 +148,8 @@ def _walk(
     bound: list[Bound] = []
     for name, given in operators:
         here = attrs.evolve(context, operator=name, occurrence=seen.get(name, 0), schema=schema)
+        if not any(isinstance(b.operator, LaneOperator) and b.operator.emits == "microbatches" for b in bound):
+            here = attrs.evolve(here, batch_view=None)
         seen[name] = here.occurrence + 1
         _check_reads(name, given, schema, fields, conflicts)
         operator: Operator = given
@@ -167,11 +169,12 @@ def _check_reads(
     fields: Mapping[str, frozenset[str]] | None,
     conflicts: Mapping[str, Mapping[str, str]],
 ) -> None:
-    reads = list(schema.names) if operator.reads is None else list(operator.reads)
+    declared = operator.reads_of(schema)
+    reads = list(schema.names) if declared is None else list(declared)
     for field in reads:
         if field in conflicts and schema.get_field_index(field) >= 0 and pa.types.is_null(schema.field(field).type):
             raise _conflict(f"read by operator {name!r}", field, conflicts[field])
-    if operator.reads is None:
+    if declared is None:
         return
     for field in reads:
         lacking = [d for d, has in (fields or {}).items() if field not in has]
@@ -197,7 +200,7 @@ def _fields_after(
         return None
     if isinstance(operator, InfersSchema):
         return {dataset: frozenset(output.names) for dataset in fields}
-    made = set(output.names) - (set(schema.names) - set(operator.reads or ()))
+    made = set(output.names) - (set(schema.names) - set(operator.reads_of(schema) or ()))
     return {dataset: frozenset(n for n in output.names if n in made or n in has) for dataset, has in fields.items()}
 
 
@@ -206,10 +209,11 @@ def _needed(chain: Chain) -> set[str]:
     needed = set(chain.output.names)
     for place in reversed(chain.bound):
         arriving = set(place.context.schema.names)
-        if place.operator.reads is None:
+        reads = place.operator.reads_of(place.context.schema)
+        if reads is None:
             needed = arriving
         else:
-            wanted = {*needed, *place.operator.reads, *place.operator.optional_reads}
+            wanted = {*needed, *reads, *place.operator.optional_reads}
             needed = wanted & arriving
     return needed
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from zephon import spec
-from zephon.block import unify_schemas
+from zephon.block import META_CONFLICT, unify_schemas
 from zephon.errors import ConfigError
 from zephon.io.identity import make_identity
 from zephon.io.memory import MemorySource, shards_of
@@ -104,7 +104,7 @@ class Dataset:
             columns: top-level fields to use, in this order; by default all of them.
 
         Raises:
-            ConfigError: ``bad-rows`` for what is no row, or a field without a single Arrow type.
+            ConfigError: ``dataset-rows`` for what is no row, or a field without a single Arrow type.
         """
         source = MemorySource(name, shards_of(name, rows_or_shards))
         return cls(name, source, columns=_checked_columns(name, columns), recipe=None)
@@ -275,6 +275,13 @@ class Dataset:
             field: "; ".join(f"{kind} in shard {shard!r}" for shard, kind in types.items())
             for field, types in found.items()
         }
+        # A format marks fields that have no one type even within a shard; they are of type null there.
+        for shard, of_shard in named.items():
+            for field in of_shard:
+                why = (field.metadata or {}).get(META_CONFLICT)
+                if why is not None:
+                    conflicts.setdefault(field.name, f"{why.decode()} in shard {shard!r}")
+        schema = pa.schema([field for field in schema if field.name not in conflicts])
         if self._columns is None:
             return schema, conflicts
         for column in self._columns:

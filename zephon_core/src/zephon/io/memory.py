@@ -29,7 +29,7 @@ class MemorySource:
         shards: rows by shard name.
 
     Raises:
-        ConfigError: ``dataset-empty``, ``bad-rows``.
+        ConfigError: ``dataset-rows``.
         DataError: ``duplicate-field``.
     """
 
@@ -101,7 +101,7 @@ def shards_of(name: str, data: Any) -> dict[str, Any]:
     """Rows by shard name, from whatever ``Dataset.from_dict`` takes.
 
     Raises:
-        ConfigError: ``bad-rows``.
+        ConfigError: ``dataset-rows``.
     """
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return {"rows": data}
@@ -182,7 +182,7 @@ def _bad_rows(name: str, found: str) -> ConfigError:
         f"dataset {name!r} is not made of rows",
         found=found,
         fix='give a list of dicts, an Arrow table, or a dict of these: {"shard-0": [{"text": "..."}, ...]}',
-        code="bad-rows",
+        code="dataset-rows",
     )
 
 
@@ -191,5 +191,5 @@ def _mixed(name: str, shard: str, field: str, found: str) -> ConfigError:
         f"field {field!r} in shard {shard!r} of dataset {name!r} has no single type",
         found=found,
         fix=f"give {field!r} one type, or pass an Arrow table with the schema you mean",
-        code="bad-rows",
+        code="dataset-rows",
     )

@@ -5,7 +5,7 @@ fingerprinted, written to a recipe, and sent to a worker.
 """
 
 from zephon.spec.callables import callable_reference, is_importable, resolve_reference, source_hash
-from zephon.spec.codec import converter, from_plain, to_plain
+from zephon.spec.codec import converter, from_plain, schema_from_plain, to_plain, type_from_plain
 from zephon.spec.fields import data_fields, execution, execution_fields, rebuilt, runtime, spec_fields
 from zephon.spec.fingerprint import canonical_json, differences, fingerprint
 
@@ -23,7 +23,9 @@ __all__ = [
     "rebuilt",
     "resolve_reference",
     "runtime",
+    "schema_from_plain",
     "source_hash",
     "spec_fields",
     "to_plain",
+    "type_from_plain",
 ]

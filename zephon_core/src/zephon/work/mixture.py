@@ -191,8 +191,8 @@ class MixtureTree:
             left.append(a)
             right.append(b)
             owed.append(owed[a] + owed[b])
-            # What the left child is owed beyond its share of what the node is owed. A split can repay half a draw:
-            # more would need several draws of one side at once.
+            # What the left child is owed beyond its share of what the node is owed. A split repays up to half a draw;
+            # more would mean a run of draws from one side, at the cost of the other. The rest waits for later phases.
             extra = (owed[a] * n - owed[node] * light) >> CREDIT_BITS
             offset.append(min(max(n // 2 + extra, 0), n - 1))
             heapq.heappush(heap, (n, node))

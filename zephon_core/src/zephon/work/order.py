@@ -101,10 +101,9 @@ class DatasetOrder:
     """
 
     def __init__(self, name: str, shard_rows: npt.NDArray[np.int64], options: OrderOptions) -> None:
-        self._shard_rows = np.asarray(shard_rows, dtype=np.int64)
-        # Empty shards have no place, and cannot shift the order of the others.
-        self._shards = np.flatnonzero(self._shard_rows).astype(np.int32)
-        self._sizes = self._shard_rows[self._shards]
+        # From here on shards are numbered without the empty ones, which have no place and cannot move the others.
+        self._shards = np.flatnonzero(shard_rows).astype(np.int32)
+        self._sizes = np.asarray(shard_rows, dtype=np.int64)[self._shards]
         self.rows = int(self._sizes.sum())
         self.window = _window(options.shuffle_block_size, self.rows, int(self._sizes.max()))
         self._shuffles_rows = options.shuffle_within_shard
@@ -138,7 +137,7 @@ class DatasetOrder:
         shard, row = self._find(epoch, place, cache)
         if self._shuffles_rows:
             self._shuffle_rows(turn, shard, row, place - row, cache)
-        return Located(shard, row, epoch)
+        return Located(self._shards[shard], row, epoch)
 
     def _shuffle_windows(self, turn: IntArray, place: IntArray, cache: BoundedCache) -> IntArray:
         per_epoch = -(-self.rows // self.window)
@@ -154,11 +153,11 @@ class DatasetOrder:
         """Shuffle rows in place, given the place at which the shard of each starts."""
         here = np.arange(len(row))
         if self.window > 1:
-            last = start + self._shard_rows[shard] - 1
+            last = start + self._sizes[shard] - 1
             here = np.flatnonzero(start // self.window != last // self.window)
         if len(here):
-            numbers, segment = compact(turn[here] * len(self._shard_rows) + shard[here])
-            sizes = self._shard_rows[numbers % len(self._shard_rows)]
+            numbers, segment = compact(turn[here] * len(self._sizes) + shard[here])
+            sizes = self._sizes[numbers % len(self._sizes)]
             row[here] = permute(self._row_key, numbers, sizes, segment, row[here], cache)
 
     def _find(self, epoch: IntArray, place: IntArray, cache: BoundedCache) -> tuple[npt.NDArray[np.int32], IntArray]:
@@ -192,7 +191,7 @@ class DatasetOrder:
         width = max(1, int(edges[-1]) // (2 * len(order)))
         marks = np.arange(0, int(edges[-1]) if self.window > 1 else 0, width)
         buckets = (np.searchsorted(edges, marks, side="right") - 1).astype(np.int32)
-        return _Table(edges, self._shards[order], buckets, width)
+        return _Table(edges, order.astype(np.int32), buckets, width)
 
 
 def _window(option: int | str | None, rows: int, largest: int) -> int:

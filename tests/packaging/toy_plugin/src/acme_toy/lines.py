@@ -3,6 +3,7 @@
 import attrs
 import numpy as np
 import pyarrow as pa
+
 from zephon.abc import Shard, ShardFormat, ShardIndex, ShardReader
 
 SCHEMA = pa.schema([("text", pa.string())])

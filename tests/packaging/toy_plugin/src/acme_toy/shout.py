@@ -2,6 +2,7 @@
 
 import attrs
 import pyarrow.compute as pc
+
 from zephon.abc import RowOperator
 from zephon.spec import execution
 
