@@ -3,15 +3,13 @@
 Importing this package imports nothing else: the public names load on first use (PEP 562).
 """
 
-from typing import Any
-
 __version__ = "0.3.0"
 __all__ = ["Batch", "Pipeline", "__version__"]
 
 _HOME = {"Pipeline": "zephon._pipeline", "Batch": "zephon.batch"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:  # typing is slow to import; type checkers read __init__.pyi
     if name in _HOME:
         from importlib import import_module
 

@@ -241,7 +241,6 @@ class PipelineBase:
     def _drop_plan(self) -> None:
         if self._plan is not None:
             self._close_session()
-            self._plan.reader.close()
             self._plan = None
             self._session = None
 

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Self
 from zephon._builder import PipelineBase
 
-class Pipeline(PipelineBase):
+__all__ = ["Pipeline"]
+
+class _OperatorsAsMethods(type): ...
+
+class Pipeline(PipelineBase, metaclass=_OperatorsAsMethods):
     def options(  # type: ignore[override]  # names the options that **settings takes
         self,
         *,

@@ -41,7 +41,11 @@ What is common to all pipelines is in :mod:`zephon._builder`; here are the optio
 '''
 
 _CLASS: Final = """
-class Pipeline(PipelineBase):
+__all__ = ["Pipeline"]
+
+class _OperatorsAsMethods(type): ...
+
+class Pipeline(PipelineBase, metaclass=_OperatorsAsMethods):
     def options(  # type: ignore[override]  # names the options that **settings takes
 {options}
     ) -> Self:

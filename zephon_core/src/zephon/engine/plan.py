@@ -89,6 +89,12 @@ class Plan:
         """The reader all programs share."""
         return self.programs[0].source.reader
 
+    def opened(self) -> Plan:
+        """This plan with a reader of its own: every run closes the one it has used."""
+        reader = BlockReader(self.datasets, self.chain.source, cache_bytes=self.memory_limit // 4)
+        source = attrs.evolve(self.programs[0].source, reader=reader)
+        return attrs.evolve(self, programs=tuple(attrs.evolve(p, source=source) for p in self.programs))
+
     @property
     def rounds(self) -> int | None:
         """Rounds this run delivers, if that is known beforehand."""

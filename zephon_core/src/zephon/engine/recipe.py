@@ -26,6 +26,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MethodType
 from typing import Any, Protocol
 
 from zephon.abc import Operator, WorkSource
@@ -58,6 +59,15 @@ def operator_method(pipeline: Builder, name: str) -> Callable[..., Any]:
     Raises:
         AttributeError: no such operator; the text says what is there and what to install.
     """
+    return MethodType(operator_function(name), pipeline)
+
+
+def operator_function(name: str) -> Callable[..., Any]:
+    """What ``Pipeline.<name>`` is: a function of a pipeline and the operator's arguments.
+
+    Raises:
+        AttributeError: as :func:`operator_method`.
+    """
     if name.startswith("_"):
         raise AttributeError(name)
     try:
@@ -68,11 +78,15 @@ def operator_method(pipeline: Builder, name: str) -> Callable[..., Any]:
         raise AttributeError(f"Pipeline has no method or operator {name!r}\n{error}") from None
 
     @functools.wraps(cls, updated=())
-    def method(*args: Any, **kwargs: Any) -> Any:
+    def method(pipeline: Builder, /, *args: Any, **kwargs: Any) -> Any:
         return pipeline._append(name, cls(*args, **kwargs))
 
-    method.__signature__ = inspect.signature(cls)  # type: ignore[attr-defined]
-    method.__name__ = name
+    signature = inspect.signature(cls)
+    pipeline = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[pipeline, *signature.parameters.values()], return_annotation=signature.empty
+    )
+    method.__name__, method.__qualname__ = name, f"Pipeline.{name}"
     return method
 
 

@@ -62,7 +62,7 @@ class Session:
     """A run. Threads start with the first batch asked for and end with ``close``; the position outlives them."""
 
     def __init__(self, plan: Plan, start: Start) -> None:
-        self.plan = plan
+        self.plan = plan = plan.opened()
         self._closed = False
         self._started = False
         self._lock = threading.Lock()

@@ -22,6 +22,7 @@ from zephon.plugins import registry
 SHARD_BYTES: Final = 4 << 20
 VOCABULARY: Final = 8192
 PACK_LENGTH: Final = 1025
+_DOCUMENTED: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 SCHEMA: Final = pa.schema([("text", pa.string()), ("name", pa.string())])
 
 
@@ -135,7 +136,7 @@ def code_files() -> Iterator[dict[str, str]]:
 
 
 def prose_texts() -> Iterator[dict[str, str]]:
-    """The topics of ``help()`` and every docstring of the standard library, by name."""
+    """The topics of ``help()``, and the docstrings of every module of the standard library, in order, as one text."""
     if importlib.util.find_spec("pydoc_data.topics") is not None:
         from pydoc_data.topics import topics
 
@@ -146,15 +147,10 @@ def prose_texts() -> Iterator[dict[str, str]]:
             tree = ast.parse(file["text"])
         except (SyntaxError, ValueError, RecursionError):
             continue
-        yield from _docstrings(tree, file["name"])
-
-
-def _docstrings(tree: ast.Module, name: str) -> Iterator[dict[str, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            text = ast.get_docstring(node)
-            if text:
-                yield {"text": text, "name": f"{name}:{getattr(node, 'name', '')}"}
+        texts = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)]
+        text = "\n\n".join(filter(None, texts))
+        if text:
+            yield {"text": text, "name": file["name"]}
 
 
 def _write(format_name: str, suffix: str, folder: Path, rows: list[dict[str, str]]) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ class Leg:
     Attributes:
         degree: number of groups.
         until: round to stop before.
-        kill_at: SIGKILL all groups as soon as any has delivered this many rounds; None: let them finish.
+        kill_at: SIGKILL all groups as soon as each has delivered this many rounds; None: let them finish.
         uneven: as in ``Pipeline.options``.
     """
 
@@ -75,7 +76,7 @@ def run_leg(recipe: Path, leg: Leg, progress: Progress) -> str:
     killed = False
     try:
         while any(group.poll() is None for group in groups):
-            if leg.kill_at is not None and _furthest(progress, number) >= leg.kill_at:
+            if leg.kill_at is not None and _slowest(progress, number, leg.degree) >= leg.kill_at:
                 killed = True
                 break
             if any(group.poll() not in (None, 0) for group in groups) or time.monotonic() > deadline:
@@ -95,7 +96,7 @@ def run_leg(recipe: Path, leg: Leg, progress: Progress) -> str:
             code="demo-failed",
         )
     start = f"from round {step}" if step is not None else "from the start"
-    return f"{start}, killed in round {_furthest(progress, number)}" if killed else f"{start} to round {leg.until}"
+    return f"{start}, killed after round {_slowest(progress, number, leg.degree)}" if killed else f"{start} to round {leg.until}"
 
 
 def _start(
@@ -115,5 +116,9 @@ def _start(
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def _furthest(progress: Progress, leg: int) -> int:
-    return max((line["round"] + 1 for line in progress.lines(leg)), default=0)
+def _slowest(progress: Progress, leg: int, degree: int) -> int:
+    """Rounds that every group of a leg has delivered."""
+    furthest = Counter({group: 0 for group in range(degree)})
+    for line in progress.lines(leg):
+        furthest[line["group"]] = max(furthest[line["group"]], line["round"] + 1)
+    return min(furthest.values())

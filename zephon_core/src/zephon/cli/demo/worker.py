@@ -59,6 +59,7 @@ def main(settings: dict[str, Any]) -> None:
                 store.save(number + 1, state)
             line = {
                 "round": number,
+                "group": settings["group"],
                 "lanes": lanes,
                 "tokens": tokens,
                 "room": room,
