@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from zephon_documents import blocks_of, check, commands_of, run
 
 ROOT = Path(__file__).parents[2]

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from zephon_error_codes import error_codes
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +84,7 @@ def test_the_search_sees_defaults_helpers_classes_branches_and_assignments_and_r
     found = error_codes([tmp_path])
     assert found.known.keys() == {
         "by-default",
+        "by-default-of-a-field",
         "assigned-first",
         "assigned-second",
         "positional",

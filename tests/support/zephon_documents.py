@@ -127,7 +127,7 @@ def run(document: Path, folder: Path) -> int:
                     with contextlib.redirect_stdout(io.StringIO()) as out:
                         # Blank lines before it, so that tracebacks name the lines of the document.
                         source = "\n" * (block.line - 1) + block.text
-                        exec(compile(source, str(document), "exec"), namespace)  # noqa: S102 - this is the test
+                        exec(compile(source, str(document), "exec"), namespace)
                     printed, ran = out.getvalue(), ran + 1
                 elif block.language in ("sh", "console"):
                     for command, expected in commands_of(block):

@@ -125,6 +125,9 @@ def _code_values(
     if isinstance(node, Function):
         taker = _taker(node)
         return [taker.default] if taker and taker.default else []
+    if isinstance(node, ast.ClassDef):
+        fields = [n for n in node.body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)]
+        return [field.value for field in fields if field.target.id == "code" and field.value is not None]
     if not isinstance(node, ast.Call):
         return []
     named = [keyword.value for keyword in node.keywords if keyword.arg == "code"]

@@ -135,9 +135,14 @@ def fleet(make: Make, groups: int = 1, **options: Any) -> Iterator[Fleet]:
 
 
 def plain_run(make: Make, limit: int, **options: Any) -> Rounds:
-    """The rounds of one group on the calling thread."""
+    """The rounds of one group on the calling thread, without fillers."""
     with fleet(make, **options) as alone:
-        return alone.rounds(limit)
+        return real(alone.rounds(limit))
+
+
+def real(rounds: Rounds) -> Rounds:
+    """Rounds without their fillers, which depend on the topology, as the rows do not."""
+    return [{lane: rows for lane, rows in lanes.items() if rows} for lanes in rounds]
 
 
 class Stretch(NamedTuple):
@@ -149,7 +154,10 @@ class Stretch(NamedTuple):
 
 
 def chain(make: Make, stretches: Sequence[Stretch], store: DirectoryStore | None = None, **options: Any) -> Rounds:
-    """The rounds of a run that is saved, ended and restored between stretches, through a store if one is given."""
+    """The rounds of a run that is saved, ended and restored between stretches, through a store if one is given.
+
+    Without fillers.
+    """
     rounds: Rounds = []
     states: Any = None
     for stretch in stretches:
@@ -162,7 +170,7 @@ def chain(make: Make, stretches: Sequence[Stretch], store: DirectoryStore | None
                 for state in states:
                     store.save(len(rounds), state)
                 states = [store.load(len(rounds))]
-    return rounds
+    return real(rounds)
 
 
 def threads() -> int:

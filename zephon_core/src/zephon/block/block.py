@@ -34,11 +34,11 @@ class Block:
     index: int = 0
 
     def __attrs_post_init__(self) -> None:
-        if self.data.num_rows != len(self.origins):
+        if self.data.num_rows != len(self.origins.row):
             raise ValueError(f"{self.data.num_rows} rows but {len(self.origins)} origins")
 
     def __len__(self) -> int:
-        return len(self.origins)
+        return len(self.origins.row)
 
     @property
     def schema(self) -> pa.Schema:
@@ -65,11 +65,11 @@ class Block:
 
     def slice(self, start: int, stop: int) -> Block:
         """Rows ``start:stop``, sharing memory."""
-        start, stop, _ = slice(start, stop).indices(len(self))
-        stop = max(start, stop)
-        return Block(
-            self.data.slice(start, stop - start), self.origins.slice(start, stop), self.lane, self.index + start
-        )
+        if not 0 <= start <= stop <= len(self.origins.row):
+            start, stop, _ = slice(start, stop).indices(len(self))
+            stop = max(start, stop)
+        data = self.data.slice(start, stop - start)
+        return Block(data, self.origins.slice(start, stop), self.lane, self.index + start)
 
     def take(self, indices: npt.NDArray[np.int64]) -> Block:
         """The rows at ``indices`` in that order, copied."""

@@ -84,11 +84,24 @@ class Origins:
 
     def slice(self, start: int, stop: int) -> Origins:
         """Rows ``start:stop`` as views."""
-        return Origins(**{name: column[start:stop] for name, column in self.columns().items()})
+        return self._picked(slice(start, stop))
 
     def take(self, indices: npt.NDArray[Any]) -> Origins:
         """The rows at ``indices`` (integers or a boolean mask), copied."""
-        return Origins(**{name: column[indices] for name, column in self.columns().items()})
+        return self._picked(indices)
+
+    def _picked(self, rows: Any) -> Origins:
+        """Some rows. Every microbatch comes through here, so the checks of ``__init__`` are left out."""
+        picked = object.__new__(Origins)
+        put = object.__setattr__
+        put(picked, "component", self.component[rows])
+        put(picked, "dataset", self.dataset[rows])
+        put(picked, "shard", self.shard[rows])
+        put(picked, "row", self.row[rows])
+        put(picked, "epoch", self.epoch[rows])
+        put(picked, "part", self.part[rows])
+        put(picked, "phase", self.phase[rows])
+        return picked
 
     def children(self, parents: npt.NDArray[np.int64]) -> Origins:
         """Origins of rows made from these: row ``i`` of the result is a child of ``parents[i]``.

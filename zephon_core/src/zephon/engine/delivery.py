@@ -7,18 +7,17 @@ the function the user passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
-import numpy as np
 import pyarrow as pa
 
 from zephon.batch import Batch, BatchFacts
-from zephon.block import DOCUMENTS_FIELD, META_ROLE, Block, list_parts
 from zephon.checkpoint.state import LaneCheckpoint
 from zephon.engine.coordinator import Coordinator
 from zephon.engine.lane import Cut, Item
+from zephon.engine.tally import Tally
 from zephon.engine.topology import Slot, Topology
 
 #: What a rank that has come to its end offers under ``tail="pad"``: it can go on with filler for ever.
@@ -28,7 +27,7 @@ FOR_EVER: Final = 1 << 40
 class Cursor:
     """How far the consumer has come in one lane."""
 
-    def __init__(self, lane: int, restored: LaneCheckpoint | None, raw: bytes | None) -> None:
+    def __init__(self, lane: int, datasets: Sequence[str], restored: LaneCheckpoint | None, raw: bytes | None) -> None:
         start = restored if restored is not None else LaneCheckpoint(lane=lane)
         self.lane = lane
         self.delivered = start.delivered
@@ -37,7 +36,7 @@ class Cursor:
         self.restored, self.raw = restored, raw
         self.cut = Cut(position=start.position, stages=start.stages, skipped=start.counters.get("skipped", {}))
         self.cut_number = start.delivered - start.since_cut
-        self.counts: dict[str, dict[str, int]] = {k: dict(v) for k, v in start.counters.get("delivered", {}).items()}
+        self.tally = Tally(datasets, start.counters.get("delivered", {}))
         #: Rows set aside before what was received; those after the cut will be met, and counted, once more.
         self.skipped: Mapping[str, int] = start.counters.get("skipped_so_far", self.cut.skipped)
         #: What the lane's operators have counted, once it has ended; until then their snapshots tell.
@@ -70,7 +69,7 @@ class Cursor:
             rounds=self.rounds,
             stages=self.cut.stages,
             counters={
-                "delivered": self.counts,
+                "delivered": self.tally.to_plain(),
                 "skipped": dict(self.cut.skipped),
                 "skipped_so_far": dict(self.skipped),
             },
@@ -122,8 +121,6 @@ class Delivery:
         self.round = round_
         self.slot = slot
         self.done = False
-        self._tokens_field = next((f.name for f in schema if (f.metadata or {}).get(META_ROLE) == b"tokens"), None)
-        self._documents = DOCUMENTS_FIELD in schema.names
 
     def next(self, announce: Callable[[Batch, int], None]) -> Batch | None:
         """The next batch of this rank, or None when the run has ended.
@@ -210,38 +207,5 @@ class Delivery:
         cursor.delivered = item.number
         cursor.frontier = item.frontier
         cursor.adopt(item)
-        self._count(cursor, item.block)
+        cursor.tally.add(item.block)
         return batch
-
-    def _count(self, cursor: Cursor, block: Block) -> None:
-        """Add what this microbatch holds to the lane's counters, per dataset."""
-        names = self._facts.datasets
-        if self._documents:
-            entries = list_parts(block.data.column(DOCUMENTS_FIELD))[1]
-            datasets = entries.field("dataset").to_numpy(zero_copy_only=False)
-            tokens = entries.field("length").to_numpy(zero_copy_only=False)
-            begun = entries.field("start").to_numpy(zero_copy_only=False) == 0
-            rows = np.bincount(datasets[begun], minlength=len(names))
-            epochs = entries.field("epoch").to_numpy(zero_copy_only=False)
-        else:
-            datasets, epochs = block.origins.dataset, block.origins.epoch
-            if len(datasets) == 0 or datasets[0] < 0:
-                return
-            rows = np.bincount(datasets, minlength=len(names))
-            tokens = None
-            if self._tokens_field is not None:
-                tokens = np.diff(list_parts(block.data.column(self._tokens_field))[0])
-        self._add(cursor, "rows", names, rows)
-        if tokens is not None:
-            self._add(cursor, "tokens", names, np.bincount(datasets, weights=tokens, minlength=len(names)))
-        furthest = cursor.counts.setdefault("epochs", {})
-        highest = np.zeros(len(names), dtype=np.int64)
-        np.maximum.at(highest, datasets, epochs + 1)
-        for i in np.flatnonzero(highest):
-            furthest[names[i]] = max(furthest.get(names[i], 0), int(highest[i]))
-
-    @staticmethod
-    def _add(cursor: Cursor, kind: str, names: tuple[str, ...], counts: np.ndarray[Any, Any]) -> None:
-        totals = cursor.counts.setdefault(kind, {})
-        for i in np.flatnonzero(counts):
-            totals[names[i]] = totals.get(names[i], 0) + int(counts[i])

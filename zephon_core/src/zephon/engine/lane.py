@@ -21,8 +21,8 @@ import pyarrow as pa
 from zephon.abc import LaneContext, LaneOperator, LaneState, Snapshot
 from zephon.block import Block, Origins, empty_batch, empty_columns
 from zephon.checkpoint.state import LaneCheckpoint, StageState
-from zephon.engine.program import ApplyTask, Dropped, ReadTask, RereadTask, TaskResult
-from zephon.errors import BadRowsError, DataError, EngineError
+from zephon.engine.program import ApplyTask, Dropped, ReadTask, RereadTask, TaskResult, raise_bad_rows
+from zephon.errors import BadRowsError, EngineError, ZephonError
 
 Submit = Callable[[int, int, Any], "Future[TaskResult]"]  # lane, program, task
 
@@ -87,7 +87,7 @@ class _Flow:
     block: Block
     frontier: int
     cut: Cut | None = None
-    skipped: Counter[str] = attrs.field(factory=Counter)
+    skipped: Counter[str] | None = None
     failure: BaseException | None = None
 
 
@@ -104,6 +104,7 @@ class Lane:
         on_dropped: Callable[[int, Sequence[Dropped]], None],
         on_block: Callable[[int, Block], None] | None = None,
         dataset_names: Sequence[str],
+        row_name: Callable[[int, int, int], str],
         length: int | None,
         batches: int | None,
         barren_after: int | None,
@@ -117,6 +118,7 @@ class Lane:
         self._on_dropped = on_dropped
         self._on_block = on_block
         self._datasets = dataset_names
+        self._row_name = row_name
         self._length = length
         self._batches = batches
         self._barren_after = barren_after
@@ -129,7 +131,7 @@ class Lane:
         self._pending: list[deque[tuple[Future[TaskResult] | None, _Flow]]] = [deque() for _ in stages]
         self._states: list[LaneState] = []
         self._emitted: list[int] = []
-        self._leftover: list[Counter[str]] = [Counter() for _ in stages]
+        self._leftover: list[Counter[str] | None] = [None for _ in stages]
         self._barren = [0] * len(stages)
         self._finished = 0  # lane operators whose finish() has run
         self.ended = False
@@ -250,13 +252,18 @@ class Lane:
             flow.failure = error
             return
         flow.block = result.block
-        flow.skipped.update(self._name(d.origin[1]) for d in result.dropped)
+        self._skip(flow, result.dropped)
         if len(result.block):
             self._barren[k] = 0
         else:
             self._barren[k] += result.rows_in
             if self._barren_after is not None and self._barren[k] > self._barren_after:
                 flow.failure = _barren(self.number, self._barren[k])
+
+    def _skip(self, flow: _Flow, dropped: Sequence[Dropped]) -> None:
+        """Count rows that were set aside; the counts travel with the flow, and so with the cut."""
+        if dropped:
+            flow.skipped = (flow.skipped or Counter()) + Counter(self._name(d.origin[1]) for d in dropped)
 
     def _name(self, dataset: int) -> str:
         return self._datasets[dataset] if dataset >= 0 else "(packed)"
@@ -286,7 +293,7 @@ class Lane:
             outs = self._push(k, flow) if len(flow.block) else []
             cut = self._extend(k, flow.cut) if flow.cut is not None else None
         except Exception as error:  # noqa: BLE001 - handed to the consumer in order
-            flow.failure = error
+            flow.failure = self._failed(k, error)
             self._enter(k + 1, flow)
             return
         self._emit(k, outs, flow, cut)
@@ -297,26 +304,34 @@ class Lane:
         try:
             return list(state.push(block))
         except BadRowsError as error:
-            dropped = [Dropped(self._label(k), origin_at(block.origins, b.row), b.reason, b.offset) for b in error.rows]
             if not self._skips:
-                _, dataset, shard, row, *_ = dropped[0].origin
-                raise DataError(
-                    f"row {row} of shard {shard} of {self._name(dataset)!r} cannot be processed by {self._label(k)!r}",
-                    found=error.rows[0].reason,
-                    fix=error.fix,
-                    code=error.code,
-                ) from error
+                raise_bad_rows(error, self._label(k), block.origins, self._row_name)
+            dropped = [Dropped(self._label(k), origin_at(block.origins, b.row), b.reason, b.offset) for b in error.rows]
             good = np.ones(len(block), dtype=bool)
             good[[bad.row for bad in error.rows]] = False
         # By contract push raises before it has changed anything, so the rest can be pushed again.
         self._on_dropped(self.number, dropped)
-        flow.skipped.update(self._name(d.origin[1]) for d in dropped)
+        self._skip(flow, dropped)
         rest = block.filter(good)
         return list(state.push(rest)) if len(rest) else []
 
+    def _failed(self, k: int, error: Exception) -> Exception:
+        """What a lane operator raised, with its name where the error is none of ours."""
+        if isinstance(error, ZephonError):
+            return error
+        failure = EngineError(
+            f"operator {self._label(k)!r} failed in lane {self.number}",
+            found=f"{type(error).__name__}: {error}",
+            fix="it is an error of the operator or of a function given to it; its traceback is above",
+            code="operator-failed",
+        )
+        failure.__cause__ = error
+        return failure
+
     def _label(self, k: int) -> str:
         context = self._stages[k].context
-        return context.operator if context is not None else ""
+        assert context is not None
+        return context.operator + (f"#{context.occurrence + 1}" if context.occurrence else "")
 
     def _extend(self, k: int, cut: Cut) -> Cut:
         """The cut with this operator's state after the push."""
@@ -332,10 +347,11 @@ class Lane:
             cut = attrs.evolve(cut, stages=(*cut.stages[:k], state))
             if not blocks:
                 blocks = [Block(empty_batch(self._stages[k].emits), Origins.empty(), self.number, self._emitted[k])]
-        self._leftover[k].update(flow.skipped)
+        if flow.skipped:
+            self._leftover[k] = (self._leftover[k] or Counter()) + flow.skipped
         for i, block in enumerate(blocks):
             last = i == len(blocks) - 1
-            skipped, self._leftover[k] = self._leftover[k], Counter()
+            skipped, self._leftover[k] = self._leftover[k], None
             self._enter(k + 1, _Flow(block, flow.frontier, cut if last else None, skipped))
 
     def _numbered(self, k: int, outs: Iterable[Block]) -> list[Block]:
@@ -353,7 +369,9 @@ class Lane:
         if flow.failure is not None:
             self._fail(flow.failure)
             return
-        self._skipped.update(flow.skipped)
+        if flow.skipped:
+            # A new object: items handed over before refer to the old one.
+            self._skipped = self._skipped + flow.skipped
         block = flow.block if len(flow.block) else None
         if block is not None:
             self._made += 1
@@ -361,7 +379,7 @@ class Lane:
                 return  # delivered before the restore; its cut would move a state that must not change yet
         if self._batches is not None and self._made > self._batches:
             return
-        skipped = dict(self._skipped)
+        skipped = self._skipped
         cut = attrs.evolve(flow.cut, skipped=skipped) if flow.cut is not None else None
         if block is not None or (cut is not None and self._made >= self._drop_until):
             item = Item(block=block, number=self._made, cut=cut, frontier=flow.frontier, skipped=skipped)
@@ -385,7 +403,7 @@ class Lane:
             try:
                 outs = list(self._states[k].finish())
             except Exception as error:  # noqa: BLE001 - handed to the consumer in order
-                self._enter(k + 1, _Flow(_NO_ROWS, self.position, failure=error))
+                self._enter(k + 1, _Flow(_NO_ROWS, self.position, failure=self._failed(k, error)))
             else:
                 self._emit(k, outs, _Flow(_NO_ROWS, self.position), None)
         if not self.ended and not any(self._pending):
@@ -397,7 +415,7 @@ class Lane:
         counters: Counter[str] = Counter()
         for state in self._states:
             counters.update(getattr(state, "counters", {}))
-        skipped = sum(self._leftover, self._skipped)
+        skipped = sum(filter(None, self._leftover), self._skipped)
         return Item(number=self._made, frontier=self.position, skipped=skipped, counters=counters, last=True)
 
 

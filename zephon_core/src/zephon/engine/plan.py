@@ -123,12 +123,13 @@ def compile_plan(
         ConfigError: the topology does not fit.
     """
     place = check_order(operators)
-    if options.tail == "pad":
+    written: dict[int, Operator] = {}
+    name, batch = operators[place]
+    if options.tail == "pad" and getattr(batch, "drop_last", False):
         # Exactly-once delivery keeps the last, short microbatch and fills it with masked rows.
-        name, batch = operators[place]
-        if getattr(batch, "drop_last", False):
-            changed = (name, attrs.evolve(batch, drop_last=False))  # type: ignore[misc]
-            operators = [*operators[:place], changed, *operators[place + 1 :]]
+        written[place] = batch
+        changed = (name, attrs.evolve(batch, drop_last=False))  # type: ignore[misc]
+        operators = [*operators[:place], changed, *operators[place + 1 :]]
     datasets = _datasets(work)
     microbatch = int(operators[place][1].microbatch_size)  # type: ignore[attr-defined]
     topology = layout(lanes, identity, microbatch, options.uneven)
@@ -175,7 +176,7 @@ def compile_plan(
         microbatch=microbatch,
         lengths=lengths,
         ending=ending,
-        spec=_spec(work, datasets, chain, lanes),
+        spec=_spec(work, datasets, chain, lanes, written),
         notes=(*notes, *_notes(chain)),
         memory_limit=memory_limit,
         state_bytes=_state_bytes(chain, row_bytes),
@@ -345,10 +346,14 @@ def _losses(rows: int, delivered: int, lanes: int, size: int) -> list[str]:
     return [text]
 
 
-def _spec(work: WorkSource, datasets: Sequence[Dataset], chain: Chain, lanes: int) -> dict[str, Any]:
+def _spec(
+    work: WorkSource, datasets: Sequence[Dataset], chain: Chain, lanes: int, written: Mapping[int, Operator]
+) -> dict[str, Any]:
+    """All data settings. ``written``: operators, by place, as the user wrote them where execution settings differ."""
     operators = []
-    for bound in chain.bound:
-        entry = {"name": bound.name, "spec": to_plain(bound.operator, data_only=True, portable=False)}
+    for place, bound in enumerate(chain.bound):
+        operator = written.get(place, bound.operator)
+        entry = {"name": bound.name, "spec": to_plain(operator, data_only=True, portable=False)}
         if isinstance(bound.operator, HasContent):
             entry["content"] = dict(bound.operator.content())
         operators.append(entry)

@@ -235,18 +235,7 @@ class StageWorker:
         return origins.take(_good_rows(error, len(origins)))
 
     def _raise(self, error: BadRowsError, where: str, origins: Origins) -> NoReturn:
-        bad = error.rows[0]
-        dataset, shard, row = (int(getattr(origins, name)[bad.row]) for name in ("dataset", "shard", "row"))
-        name = self._program.source.row_name(dataset, shard, row)
-        at = f", byte {bad.offset}" if bad.offset >= 0 else ""
-        more = f" (and {len(error.rows) - 1} more rows of this block)" if len(error.rows) > 1 else ""
-        verb = "cannot be read" if where == "read" else f"cannot be processed by {where!r}"
-        raise DataError(
-            f"{name}{at} {verb}",
-            found=bad.reason + more,
-            fix=error.fix,
-            code=error.code,
-        ) from (error.__cause__ or error)
+        raise_bad_rows(error, where, origins, self._program.source.row_name)
 
     def _reread(self, task: RereadTask) -> Block:
         wanted = task.origins
@@ -269,6 +258,27 @@ class StageWorker:
                 code="reread-differs",
             )
         return result
+
+
+def raise_bad_rows(
+    error: BadRowsError, where: str, origins: Origins, row_name: Callable[[int, int, int], str]
+) -> NoReturn:
+    """Name the first bad row of a read (``where="read"``) or an operator by dataset, shard and number.
+
+    Raises:
+        DataError: with the code of ``error``, from what the user's function raised where there is such.
+    """
+    bad = error.rows[0]
+    dataset, shard, row = (int(getattr(origins, name)[bad.row]) for name in ("dataset", "shard", "row"))
+    at = f", byte {bad.offset}" if bad.offset >= 0 else ""
+    more = f" (and {len(error.rows) - 1} more rows of this block)" if len(error.rows) > 1 else ""
+    verb = "cannot be read" if where == "read" else f"cannot be processed by {where!r}"
+    raise DataError(
+        f"{row_name(dataset, shard, row)}{at} {verb}",
+        found=bad.reason + more,
+        fix=error.fix,
+        code=error.code,
+    ) from (error.__cause__ or error)
 
 
 def _checked(result: Block, step: Step) -> Block:

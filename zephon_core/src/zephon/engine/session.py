@@ -79,7 +79,10 @@ class Session:
         )
         self._workers = workers
         self._start = start
-        self._cursors = {lane: Cursor(lane, start.lanes.get(lane), start.raw.get(lane)) for lane in plan.topology.owned}
+        names = plan.facts.datasets
+        self._cursors = {
+            lane: Cursor(lane, names, start.lanes.get(lane), start.raw.get(lane)) for lane in plan.topology.owned
+        }
         self._delivery = Delivery(
             plan.topology,
             self._coordinator,
@@ -166,6 +169,7 @@ class Session:
             on_dropped=self._on_dropped,
             on_block=self._on_block if self._hooks is not None and self._hooks.has("block") else None,
             dataset_names=plan.facts.datasets,
+            row_name=plan.programs[0].source.row_name,
             length=plan.lengths[number] if plan.lengths is not None else None,
             batches=batches,
             barren_after=barren_after,
@@ -239,10 +243,11 @@ class Session:
         epochs: dict[str, int] = {}
         operators: Counter[str] = Counter()
         for cursor in self._cursors.values():
+            counts = cursor.tally.to_plain()
             for kind in ("rows", "tokens"):
-                totals[kind].update(cursor.counts.get(kind, {}))
+                totals[kind].update(counts.get(kind, {}))
             totals["skipped"].update(cursor.skipped)
-            for name, epoch in cursor.counts.get("epochs", {}).items():
+            for name, epoch in counts.get("epochs", {}).items():
                 epochs[name] = max(epochs.get(name, 0), epoch)
             if cursor.operators is not None:
                 operators.update(cursor.operators)

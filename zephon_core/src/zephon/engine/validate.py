@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
-from zephon.abc import InfersSchema, LaneContext, LaneOperator, Operator, RowOperator, WorkSource
+from zephon.abc import InfersSchema, LaneContext, LaneOperator, LaneState, Operator, RowOperator, WorkSource
 from zephon.block import Block, unify_schemas
-from zephon.errors import ConfigError, PlanError
+from zephon.errors import BadRowsError, ConfigError, PlanError, ZephonError
 from zephon.spec import rebuilt
 
 
@@ -154,7 +155,7 @@ def _walk(
         _check_reads(name, given, schema, fields, conflicts)
         operator: Operator = given
         if isinstance(given, InfersSchema) and not given.schema_is_known:
-            operator = given.infer(_sample(samples, source, bound, conflicts), here)
+            operator = _inferred(name, given, _sample(samples, source, bound, conflicts), here)
         output = operator.output_schema(schema)
         fields = _fields_after(operator, schema, output, fields)
         bound.append(Bound(name=name, operator=operator, context=here, output=output, fields=fields))
@@ -230,7 +231,22 @@ def _sample(
     return [block for block in blocks if block is not None and len(block)]
 
 
+def _inferred(name: str, operator: InfersSchema, samples: Sequence[Block], context: LaneContext) -> Operator:
+    try:
+        return operator.infer(samples, context)
+    except ZephonError:
+        raise
+    except Exception as error:
+        raise PlanError(
+            f"the function of operator {name!r} failed on the first rows of the datasets, where its schema is found",
+            found=f"{type(error).__name__}: {error}",
+            fix="correct the function, or pass the columns it returns: schema=...",
+            code="schema-not-inferable",
+        ) from error
+
+
 def _run(block: Block, bound: Sequence[Bound]) -> Block | None:
+    """What becomes of sample rows. Those an operator cannot take are passed over: the run tells, by its policy."""
     for place in bound:
         if len(block) == 0:
             return None
@@ -238,18 +254,51 @@ def _run(block: Block, bound: Sequence[Bound]) -> Block | None:
             operator = rebuilt(place.operator)
             operator.setup(place.context)
             try:
-                block = operator.apply(block)
+                applied = _apply(operator, block, place.context.batch_view is not None)
             finally:
                 operator.teardown()
+            if applied is None:
+                return None
+            block = applied
         elif isinstance(place.operator, LaneOperator):
             state = _keeping_all(place.operator).open(place.context)
-            outs = [*state.push(block), *state.finish()]
-            outs = [out for out in outs if len(out)]
+            outs = [out for out in [*_push(state, block), *state.finish()] if len(out)]
             if not outs:
                 return None
             # One microbatch is what an operator after batch sees at a time.
             block = outs[0] if place.operator.emits == "microbatches" else Block.concat(outs)
     return block
+
+
+def _apply(operator: RowOperator, block: Block, whole: bool) -> Block | None:
+    try:
+        return operator.apply(block)
+    except BadRowsError as error:
+        rest = _without(block, error)
+        return None if whole or not len(rest) else _apply(operator, rest, whole)
+    except ZephonError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever the user's function raised
+        if whole or len(block) == 1:
+            return None
+    middle = len(block) // 2
+    halves = [_apply(operator, block.slice(a, b), whole) for a, b in ((0, middle), (middle, len(block)))]
+    good = [half for half in halves if half is not None]
+    return Block.concat(good) if good else None
+
+
+def _push(state: LaneState, block: Block) -> Sequence[Block]:
+    try:
+        return list(state.push(block))
+    except BadRowsError as error:
+        rest = _without(block, error)
+    return _push(state, rest) if len(rest) else []
+
+
+def _without(block: Block, error: BadRowsError) -> Block:
+    good = np.ones(len(block), dtype=bool)
+    good[[bad.row for bad in error.rows]] = False
+    return block.filter(good)
 
 
 def _keeping_all(operator: LaneOperator) -> LaneOperator:

@@ -96,7 +96,11 @@ def run_leg(recipe: Path, leg: Leg, progress: Progress) -> str:
             code="demo-failed",
         )
     start = f"from round {step}" if step is not None else "from the start"
-    return f"{start}, killed after round {_slowest(progress, number, leg.degree)}" if killed else f"{start} to round {leg.until}"
+    return (
+        f"{start}, killed after round {_slowest(progress, number, leg.degree)}"
+        if killed
+        else f"{start} to round {leg.until}"
+    )
 
 
 def _start(
