@@ -1,28 +1,28 @@
-"""A checkpoint of another pipeline is refused, naming every difference with old and new; moved data is no difference."""
+"""A checkpoint of another pipeline is refused, naming all that differs. Where data lies is no difference."""
 
 import os
 import shutil
 
+import fsspec
 import pyarrow as pa
-import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
-from zephon_field_cases import keys, numbered, sharded, source, take
 
 from zephon import Pipeline
 from zephon.errors import CheckpointError, ConfigError
 from zephon.io import Dataset
+from zephon_field_cases import keys, sharded, source, take
 
 TEXTS = pa.table({"n": range(96), "text": [f"row {i} of many" for i in range(96)]})
 
 
 def label(row):
-    return {**row, "text": row["text"] + "!"}
+    return {"n": int(row["n"]), "text": row["text"] + "!"}
 
 
 def relabel(row):
-    return {**row, "text": row["text"] + "?"}
+    return {"n": int(row["n"]), "text": row["text"] + "?"}
 
 
 def web(table=TEXTS, shards=(40, 30, 26)):
@@ -87,7 +87,10 @@ CHANGES = {
     "order": ({"work": {"shuffle_within_shard": True}}, ["shuffle_within_shard: False -> True"]),
     "window": ({"work": {"shuffle_block_size": 9}}, ["shuffle_block_size: None -> 9"]),
     "weights": ({"mixture": {"web": 2, "code": 1}}, ["{'code': 1, 'web': 1} -> {'code': 1, 'web': 2}"]),
-    "rows of a dataset": ({"datasets": (web(), code(49))}, ["dataset 'code'", "shard 'shard-001'", "25 -> ", "50 -> 49"]),
+    "rows of a dataset": (
+        {"datasets": (web(), code(49))},
+        ["dataset 'code'", "shard 'shard-001'", "25 -> ", "50 -> 49"],
+    ),
     "shards of a dataset": (
         {"datasets": (web(shards=(40, 30, 20, 6)), code())},
         ["dataset 'web'", "'shard-002'", "26 -> 20 rows", "'shard-003' is new", "shards: 3 -> 4"],
@@ -205,7 +208,9 @@ def test_a_tokenizer_that_has_moved_is_no_difference(tmp_path):
 def write_jsonl(folder, shards):
     folder.mkdir(parents=True)
     for name, table in shards.items():
-        lines = "".join(f'{{"n": {n}, "text": "{text}"}}\n' for n, text in zip(*table.to_pydict().values(), strict=True))
+        lines = "".join(
+            f'{{"n": {n}, "text": "{text}"}}\n' for n, text in zip(*table.to_pydict().values(), strict=True)
+        )
         (folder / f"{name}.jsonl").write_text(lines)
 
 
@@ -219,8 +224,9 @@ SHARDS = {"a": TEXTS.slice(0, 40), "b": TEXTS.slice(40, 35), "c": TEXTS.slice(75
 WRITERS = {"jsonl": write_jsonl, "parquet": write_parquet}
 
 
-def from_files(path):
-    work = source(Dataset.from_path("web", path), seed=5, shuffle_within_shard=True, exhausted_policy="repeat")
+def from_files(path, **reached):
+    dataset = Dataset.from_path("web", path, **reached)
+    work = source(dataset, seed=5, shuffle_within_shard=True, exhausted_policy="repeat")
     return Pipeline(work).shuffle(6).batch(3).options(canonical_replicas=2, parallelism=0, block_rows=8)
 
 
@@ -260,14 +266,21 @@ def test_shards_that_changed_since_the_checkpoint_are_listed(fmt, tmp_path):
 
 
 def test_where_data_lies_and_how_it_is_reached_is_in_no_checkpoint(tmp_path):
-    write_jsonl(tmp_path / "secret-place", SHARDS)
-    options = {"auto_mkdir": False}
-    dataset = Dataset.from_path("web", tmp_path / "secret-place", storage_options=options)
-    with Pipeline(source(dataset)).shuffle(4).batch(2).options(parallelism=0) as pipeline:
-        take(iter(pipeline), 3)
-        state = pipeline.checkpoint()
-    for data in (state["header"], *state["lanes"].values()):
-        assert b"secret-place" not in data and b"auto_mkdir" not in data
+    write_jsonl(tmp_path / "hidden", SHARDS)
+    files = fsspec.filesystem("memory")
+    files.put(f"{tmp_path}/hidden/", "/hidden-place", recursive=True)
+    url, options = "memory://hidden-place", {"token": "s3cret"}
+    with from_files(tmp_path / "hidden") as local, from_files(url, storage_options=options) as remote:
+        batches = iter(local)
+        take(batches, 7)
+        states = [local.checkpoint(), remote.restore(local.checkpoint()).checkpoint()]
+        here, there = take(batches, 9), take(iter(remote), 9)
+        assert [batch.to_pylist() for batch in there] == [batch.to_pylist() for batch in here]
+        states.append(remote.checkpoint())
+    files.rm("/hidden-place", recursive=True)
+    for state in states:
+        for data in (state["header"], *state["lanes"].values()):
+            assert b"hidden" not in data and b"s3cret" not in data and b"memory:" not in data
 
 
 def test_a_checkpoint_from_before_the_first_batch_allows_no_other_pipeline_either():
@@ -276,5 +289,4 @@ def test_a_checkpoint_from_before_the_first_batch_allows_no_other_pipeline_eithe
     with pytest.raises(CheckpointError) as caught:
         other.restore(state)
     assert caught.value.code == "checkpoint-differs"
-    assert len(make().restore(state).stats()["batches"]) == 4
-    assert numbered("a", 3).fingerprint != numbered("a", 4).fingerprint
+    assert len(take(iter(make().restore(state)), 4)) == 4

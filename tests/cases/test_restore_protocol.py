@@ -8,11 +8,11 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zephon_field_cases import delivered, documents, fleet, keys, numbered, plain_run, real, source, take
 
 from zephon import Pipeline
 from zephon.checkpoint import decode_header, decode_lane, encode_header, encode_lane
 from zephon.errors import CheckpointError
+from zephon_field_cases import delivered, documents, fleet, keys, numbered, plain_run, real, source, take
 
 WEB = numbered("web", 400, 5)
 
@@ -286,7 +286,7 @@ def test_a_checkpoint_can_be_taken_after_the_run_was_closed_or_failed():
 def of_other_functions(state):
     """The state as if the function's source had changed since: worth a warning, no more."""
     header = decode_header(state["header"])
-    functions = {name: "0" * 16 for name in header["functions"]}
+    functions = dict.fromkeys(header["functions"], "0" * 16)
     assert functions
     return {**state, "header": encode_header({**header, "functions": functions})}
 

@@ -9,6 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from zephon import Pipeline
+from zephon.checkpoint import DirectoryStore
+from zephon.errors import CheckpointError
+from zephon.work import StaticMixtureWorkSource
 from zephon_field_cases import (
     Stretch,
     chain,
@@ -24,11 +29,6 @@ from zephon_field_cases import (
     tokens_of,
     whose,
 )
-
-from zephon import Pipeline
-from zephon.checkpoint import DirectoryStore
-from zephon.errors import CheckpointError
-from zephon.work import StaticMixtureWorkSource
 
 
 def running_sum(state, row):
@@ -91,7 +91,9 @@ def everything():
 
 @settings(max_examples=2, deadline=None)
 @given(rounds=st.lists(st.integers(0, 4), min_size=5, max_size=5), last=st.integers(1, 4))
-def test_r2_resume_chains_through_changing_workers_and_groups_equal_the_uninterrupted_run(tmp_path_factory, rounds, last):
+def test_r2_resume_chains_through_changing_workers_and_groups_equal_the_uninterrupted_run(
+    tmp_path_factory, rounds, last
+):
     settings_of = [(4, 2), (8, 8), (2, 0), (1, 2), (4, 0), (2, 8)]
     stretches = [Stretch(n, *how) for n, how in zip([*rounds, last], settings_of, strict=True)]
     store = DirectoryStore(tmp_path_factory.mktemp("chain"))
@@ -207,9 +209,7 @@ def test_r6_building_planning_or_measuring_a_pipeline_draws_nothing(monkeypatch)
     expected = [batch.to_pylist() for batch in make()]
     draws = []
     read = StaticMixtureWorkSource.read
-    monkeypatch.setattr(
-        StaticMixtureWorkSource, "read", lambda self, *where: draws.append(where) or read(self, *where)
-    )
+    monkeypatch.setattr(StaticMixtureWorkSource, "read", lambda self, *where: draws.append(where) or read(self, *where))
     python_state, numpy_state = random.getstate(), np.random.get_state()[1].tolist()
     pipeline = make()
     assert len(pipeline) == 6 * 8

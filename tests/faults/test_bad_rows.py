@@ -12,6 +12,12 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from zephon import Pipeline
+from zephon.cli.rounds import Fleet, round_digest
+from zephon.errors import BadRowsError, DataError
+from zephon.io import Dataset
+from zephon.work import StaticMixtureWorkSource
 from zephon_fault_files import (
     BAD_LINES,
     VARIANTS,
@@ -27,12 +33,6 @@ from zephon_fault_files import (
     text_of,
     work,
 )
-
-from zephon import Pipeline
-from zephon.cli.rounds import Fleet, round_digest
-from zephon.errors import BadRowsError, DataError
-from zephon.io import Dataset
-from zephon.work import StaticMixtureWorkSource
 
 SLOW = settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 
@@ -322,10 +322,12 @@ def test_an_endless_run_whose_rows_are_all_bad_is_an_error_not_a_run_that_never_
 
 
 def test_counters_of_what_was_dropped_survive_a_restart_at_any_batch(tmp_path):
-    jsonl(tmp_path, [30], {n: b"{" for n in range(2, 30, 5)})
+    jsonl(tmp_path, [30], dict.fromkeys(range(2, 30, 5), b"{"))
 
     def make():
-        return inline(Pipeline(work(web=tmp_path)).map_transform(fussy).shuffle(6).batch(2), on_error="skip", block_rows=3)
+        return inline(
+            Pipeline(work(web=tmp_path)).map_transform(fussy).shuffle(6).batch(2), on_error="skip", block_rows=3
+        )
 
     whole = make()
     stretches = [0]

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from zephon_fault_files import fails_with, inline, jsonl, parquet, work
 
 from zephon import Pipeline
 from zephon.errors import ConfigError, ZephonError
 from zephon.io import Dataset
+from zephon_fault_files import fails_with, inline, jsonl, parquet, work
 
 
 class ForbiddenFileSystem(MemoryFileSystem):
@@ -73,7 +73,9 @@ def test_a_path_that_leads_to_no_shard_is_an_error_when_the_dataset_is_made(plac
     given = [f"{root}/{p}" for p in path] if isinstance(path, list) else f"{root}/{path}"
     with fails_with(code, ConfigError) as found:
         Dataset.from_path("web", given, **options)
-    named = path[-1] if code == "path-missing" and isinstance(path, list) else path[0] if isinstance(path, list) else path
+    named = (
+        path[-1] if code == "path-missing" and isinstance(path, list) else path[0] if isinstance(path, list) else path
+    )
     assert named.split("/")[0] in str(found[0])
 
 

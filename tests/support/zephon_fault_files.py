@@ -32,9 +32,7 @@ def text_of(n: int) -> str:
 
 def lines(numbers: Iterable[int], bad: Mapping[int, bytes] | None = None) -> bytes:
     """JSON Lines of rows ``{"n", "text"}``; the rows of ``bad`` are these bytes instead."""
-    made = [
-        (bad or {}).get(n, json.dumps({"n": n, "text": text_of(n)}, ensure_ascii=False).encode()) for n in numbers
-    ]
+    made = [(bad or {}).get(n, json.dumps({"n": n, "text": text_of(n)}, ensure_ascii=False).encode()) for n in numbers]
     return b"".join(line + b"\n" for line in made)
 
 

@@ -22,6 +22,7 @@ from zephon import Pipeline
 from zephon.block import META_PAD_ID, META_ROLE
 from zephon.checkpoint import DirectoryStore
 from zephon.cli.rounds import Fleet
+from zephon.errors import CheckpointError
 from zephon.io import Dataset
 from zephon.work import StaticMixtureWorkSource
 
@@ -171,6 +172,15 @@ def chain(make: Make, stretches: Sequence[Stretch], store: DirectoryStore | None
                     store.save(len(rounds), state)
                 states = [store.load(len(rounds))]
     return real(rounds)
+
+
+def refusal(action: Callable[[], Any]) -> CheckpointError | None:
+    """The error with which a state is refused, or None if it is taken."""
+    try:
+        action()
+    except CheckpointError as error:
+        return error
+    return None
 
 
 def threads() -> int:

@@ -4,16 +4,17 @@ A lane's bytes are one container::
 
     b"ZEPHLANE" | uint32 version | uint64 length of the JSON | JSON | Arrow IPC streams | 16 bytes of BLAKE2b
 
-The JSON holds everything but Arrow data; it names each stream by stage, kind and name with its offset and length. A
-header is JSON alone. Nothing is pickled.
+The JSON holds everything but Arrow data, and where each held batch is: batches of one schema share a stream. A header
+is JSON alone. Nothing is pickled.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -29,6 +30,9 @@ FORMAT_VERSION: Final = 1
 _MAGIC: Final = b"ZEPHLANE"
 _PREFIX: Final = struct.Struct("<8sIQ")
 _DIGEST_BYTES: Final = 16
+
+#: Streams of fewer bytes are not worth compressing.
+COMPRESSED_FROM: Final = 1 << 14
 
 #: Held rows are stored by origin only where that saves at least this much: below it, reading them again costs more.
 MIN_BYTES_BY_ORIGIN: Final = 64 << 10
@@ -86,30 +90,22 @@ def encode_lane(state: LaneCheckpoint, by_origin: tuple[bool, ...]) -> bytes:
         state: the lane.
         by_origin: for each stage, whether its held rows can be made again from their origins.
     """
-    streams: list[pa.Buffer] = []
-    offset = 0
-
-    def add(batch: pa.RecordBatch, kind: str) -> list[Any]:
-        nonlocal offset
-        buffer = _to_ipc(batch)
-        streams.append(buffer)
-        offset += buffer.size
-        return [kind, offset - buffer.size, buffer.size]
-
+    streams = _Streams()
     stages = []
     for stage, may_reread in zip(state.stages, by_origin, strict=True):
-        blocks = {name: add(_origins_batch(origins), "origins") for name, origins in stage.held.items()}
+        blocks = {name: streams.add("origins", _origins_batch(origins)) for name, origins in stage.held.items()}
         for name, block in stage.snapshot.blocks.items():
             if may_reread and block.data.nbytes >= MIN_BYTES_BY_ORIGIN:
-                blocks[name] = add(_origins_batch(block.origins), "origins")
+                blocks[name] = streams.add("origins", _origins_batch(block.origins))
             else:
-                blocks[name] = add(block.to_record_batch(), "block")
-        tables = {name: add(table, "table") for name, table in stage.snapshot.tables.items()}
+                blocks[name] = streams.add("block", _block_batch(block), block.lane, block.index)
+        tables = {name: streams.add("table", table) for name, table in stage.snapshot.tables.items()}
         stages.append({"emitted": stage.emitted, "meta": stage.snapshot.meta, "blocks": blocks, "tables": tables})
+    places, payload = streams.finish()
     fields = ("lane", "position", "frontier", "delivered", "since_cut", "rounds", "counters")
-    head = canonical_json({**{name: getattr(state, name) for name in fields}, "stages": stages})
+    head = canonical_json({**{name: getattr(state, name) for name in fields}, "stages": stages, "streams": places})
     prefix = _PREFIX.pack(_MAGIC, FORMAT_VERSION, len(head))
-    body = b"".join([prefix, head, *(memoryview(stream) for stream in streams)])
+    body = b"".join([prefix, head, *map(bytes, payload)])
     return body + hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -120,19 +116,20 @@ def decode_lane(data: bytes) -> LaneCheckpoint:
         CheckpointError: ``checkpoint-corrupt`` or ``checkpoint-newer``.
     """
     head, payload = _open(data)
+    batches = [_from_ipc(payload.slice(offset, size)) for offset, size in head.pop("streams")]
     stages = []
-    for stage in head["stages"]:
+    for stage in head.pop("stages"):
         blocks, held = {}, {}
-        for name, (kind, offset, size) in stage["blocks"].items():
-            batch = _from_ipc(payload.slice(offset, size))
+        for name, (kind, stream, number, *place) in stage["blocks"].items():
+            batch = batches[stream][number]
             if kind == "origins":
                 held[name] = _batch_origins(batch)
             else:
-                blocks[name] = Block.from_record_batch(batch)
-        tables = {name: _from_ipc(payload.slice(at, size)) for name, (_, at, size) in stage["tables"].items()}
+                blocks[name] = _batch_block(batch, *place)
+        tables = {name: batches[stream][number] for name, (_, stream, number) in stage["tables"].items()}
         snapshot = Snapshot(meta=stage["meta"], blocks=blocks, tables=tables)
         stages.append(StageState(emitted=stage["emitted"], snapshot=snapshot, held=held))
-    return LaneCheckpoint(**{k: v for k, v in head.items() if k != "stages"}, stages=tuple(stages))
+    return LaneCheckpoint(**head, stages=tuple(stages))
 
 
 def describe_lane(data: bytes) -> dict[str, Any]:
@@ -194,17 +191,52 @@ def _corrupt(what: str, found: str) -> CheckpointError:
     )
 
 
-def _to_ipc(batch: pa.RecordBatch) -> pa.Buffer:
+class _Streams:
+    """Collects record batches into one IPC stream per schema: a schema costs more than a small batch."""
+
+    def __init__(self) -> None:
+        self._batches: list[list[pa.RecordBatch]] = []
+        self._schemas: list[pa.Schema] = []
+
+    def add(self, kind: str, batch: pa.RecordBatch, *place: int) -> list[Any]:
+        """Take a batch; returns its address: kind, stream, number in the stream, and what else was given."""
+        same = (i for i, schema in enumerate(self._schemas) if schema.equals(batch.schema, check_metadata=True))
+        stream = next(same, len(self._schemas))
+        if stream == len(self._schemas):
+            self._schemas.append(batch.schema)
+            self._batches.append([])
+        self._batches[stream].append(batch)
+        return [kind, stream, len(self._batches[stream]) - 1, *place]
+
+    def finish(self) -> tuple[list[list[int]], list[pa.Buffer]]:
+        """Offset and size of every stream, and their bytes, which follow each other."""
+        buffers = [_to_ipc(schema, batches) for schema, batches in zip(self._schemas, self._batches, strict=True)]
+        ends = list(itertools.accumulate((buffer.size for buffer in buffers), initial=0))
+        return [[start, stop - start] for start, stop in itertools.pairwise(ends)], buffers
+
+
+def _to_ipc(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd") if batch.nbytes > 4096 else None
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
+    large = sum(batch.nbytes for batch in batches) > COMPRESSED_FROM
+    options = pa.ipc.IpcWriteOptions(compression="zstd") if large else None
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     return sink.getvalue()
 
 
-def _from_ipc(buffer: pa.Buffer) -> pa.RecordBatch:
+def _from_ipc(buffer: pa.Buffer) -> list[pa.RecordBatch]:
     with pa.ipc.open_stream(buffer) as reader:
-        return reader.read_next_batch()
+        return list(reader)
+
+
+def _block_batch(block: Block) -> pa.RecordBatch:
+    """Rows and origins as one batch; lane and index go elsewhere, so that blocks of one schema share a stream."""
+    return Block(block.data, block.origins).to_record_batch()
+
+
+def _batch_block(batch: pa.RecordBatch, lane: int, index: int) -> Block:
+    return attrs.evolve(Block.from_record_batch(batch), lane=lane, index=index)
 
 
 def _origins_batch(origins: Origins) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from zephon.abc import WorkSource
 from zephon.checkpoint import Merged
+from zephon.checkpoint.merging import ranges
 from zephon.engine.plan import Plan, function_sources
 from zephon.errors import CheckpointError
 from zephon.io import identity_differences
@@ -41,11 +42,15 @@ def resumable_plan(merged: Merged, work: WorkSource, compile_: Callable[[WorkSou
                 f"dataset {name!r}: {text}"
                 for text in identity_differences(identity, new["datasets"][name], names[name])
             ]
-    if not found and old["work"] != new["work"]:
+    if old["work"] != new["work"]:
         positions = [merged.lanes[n].frontier if n in merged.lanes else 0 for n in range(merged.total)]
         found += work.continues(old["work"], merged.total, positions)
         if not found and hasattr(work, "resumed"):
             plan = compile_(work.resumed(old["work"], merged.total, positions), merged.total)
+            if plan.spec["work"] != old["work"]:
+                # Where an edit may begin depends on every lane, and all ranks have to come to the same answer.
+                merged.require(range(merged.total))
+                found += _flushed(merged, plan)
     if found:
         raise CheckpointError(
             "the checkpoint is of another pipeline; nothing was loaded",
@@ -55,6 +60,27 @@ def resumable_plan(merged: Merged, work: WorkSource, compile_: Callable[[WorkSou
         )
     _warn_of_changed_functions(merged.header.get("functions", {}), function_sources(plan.chain))
     return plan
+
+
+def _flushed(merged: Merged, plan: Plan) -> list[str]:
+    """Lanes that would go on although they have delivered what their operators held at their end.
+
+    What comes out there depends on the end: with more rows to come it would have been something else.
+    """
+    lanes = [
+        number
+        for number, lane in sorted(merged.lanes.items())
+        # No cut follows the end of a lane, and what was delivered after it came of no further row.
+        if lane.since_cut
+        and lane.frontier == lane.position
+        and (plan.lengths is None or plan.lengths[number] > lane.position)
+    ]
+    if not lanes:
+        return []
+    return [
+        f"lanes {ranges(lanes)} have come to the end of the old curriculum and delivered what was held back until "
+        "then: it can be extended at an earlier step only"
+    ]
 
 
 def check_slot(merged: Merged, plan: Plan) -> None:
