@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from zephon import Pipeline
 from zephon.cli.rounds import Fleet, round_digest
+from zephon.errors import ZephonError
 from zephon.io import Dataset
 from zephon.work import StaticMixtureWorkSource
 
@@ -165,13 +167,10 @@ def entries(folder: Path) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def fails_with(code: str, kind: type[Exception] = Exception) -> Iterator[list[Any]]:
+def fails_with(code: str, kind: type[ZephonError] = ZephonError) -> Iterator[list[Any]]:
     """Expects an error of this code; the list holds it afterwards."""
     found: list[Any] = []
-    try:
+    with pytest.raises(kind) as excinfo:
         yield found
-    except kind as error:
-        assert getattr(error, "code", None) == code, repr(error)
-        found.append(error)
-    else:
-        raise AssertionError(f"nothing was raised, {code} was expected")
+    assert excinfo.value.code == code, str(excinfo.value)
+    found.append(excinfo.value)

@@ -212,7 +212,7 @@ def test_tensors_of_several_shapes_become_nested_lists(lab):
 @pytest.mark.parametrize(
     "value",
     [object(), {1, 2}, frozenset("ab"), 1j, [object()], [{1}], {"a": {1}}, range(3), {1: 2}, [1, "a"]],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_values_arrow_has_no_type_for_are_refused_when_planned_and_never_pickled(lab, value):
     with pytest.raises(PlanError) as info:

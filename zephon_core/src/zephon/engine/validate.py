@@ -183,12 +183,15 @@ def _check_reads(
             continue
         near = difflib.get_close_matches(field, schema.names, n=1)
         where = f"datasets {', '.join(map(repr, lacking))} lack it" if lacking else "no dataset has it"
+        fix = f"name an existing field, or add {field!r} with .map_transform()"
+        if field in schema.names:  # some datasets have it
+            fix = f"add {field!r} where it is lacking with .map_transform(), or leave these datasets out"
+        elif near:
+            fix = f"did you mean {near[0]!r}?"
         raise PlanError(
             f"operator {name!r} reads the field {field!r}, and {where}",
             found=f"fields there: {', '.join(schema.names) or 'none'}",
-            fix=f"did you mean {near[0]!r}?"
-            if near
-            else f"name an existing field, or add {field!r} with .map_transform()",
+            fix=fix,
             code="field-missing",
         )
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -160,7 +160,7 @@ class IndexWriter:
 
     def __init__(self, sink: Any, subject: Any) -> None:
         described = canonical_json({"version": VERSION, "subject": subject})
-        self._schema = pa.schema([pa.field(n, t, nullable=False) for n, t in _COLUMNS.items()], {_KEY: described})
+        self._schema = _schema_of({_KEY: described})
         self._writer = pa.ipc.new_file(sink, self._schema)
         self._schemas = _Numbers()
         self._layouts = _Numbers()
@@ -224,6 +224,8 @@ def read_index(source: pa.Buffer, subject: Any, path: str = "") -> Index:
         described = json.loads((reader.schema.metadata or {}).get(_KEY, b"null"))
         if canonical_json(described) != canonical_json({"version": VERSION, "subject": subject}):
             raise DamagedIndexError("it is the index of something else")
+        if not reader.schema.equals(_schema_of(None)):
+            raise DamagedIndexError("its columns are others")
         batches = []
         for i in range(reader.num_record_batches):
             batch, metadata = reader.get_batch_with_custom_metadata(i)
@@ -234,6 +236,10 @@ def read_index(source: pa.Buffer, subject: Any, path: str = "") -> Index:
         return _assemble(batches, path)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise DamagedIndexError(f"{type(error).__name__}: {error}") from error
+
+
+def _schema_of(metadata: Mapping[bytes, bytes] | None) -> pa.Schema:
+    return pa.schema([pa.field(n, t, nullable=False) for n, t in _COLUMNS.items()], metadata)
 
 
 def _assemble(batches: Sequence[pa.RecordBatch], path: str) -> Index:

@@ -279,14 +279,13 @@ def _in_order(make: Callable[[int], Any], count: int, threads: int, give_up: Cal
 
 
 def _failure(job: IndexJob, failures: Sequence[ShardError]) -> ShardError:
-    if len(failures) == 1:
-        return failures[0]
     some = " or more" if len(failures) >= _MOST_FAILURES else ""
+    counted = "a shard" if len(failures) == 1 else f"{len(failures)}{some} shards"
     summary = ShardError(
-        f"{len(failures)}{some} shards of dataset {job.name!r} cannot be indexed",
+        f"{counted} of dataset {job.name!r} cannot be indexed",
         found="; ".join(f"{failure.what}: {failure.found}" for failure in failures),
         fix=failures[0].fix,
         code=failures[0].code,
     )
-    summary.__cause__ = failures[0]
+    summary.__cause__ = failures[0].__cause__ or failures[0]
     return summary

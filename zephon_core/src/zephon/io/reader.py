@@ -440,4 +440,7 @@ def _raise_bad(bad: dict[int, _Bad], inverse: Rows | None) -> NoReturn:
     found = [(int(p), bad[int(p if inverse is None else inverse[p])]) for p in positions]
     rows = [b.row._replace(row=position) for position, b in found]
     cause = found[0][1].cause
-    raise BadRowsError(rows, code="bad-row" if cause is None else cause.code) from cause
+    if cause is None:
+        raise BadRowsError(rows)
+    fix = f'{cause.fix}; to drop and count its rows instead, pass .options(on_error="skip") or "quarantine"'
+    raise BadRowsError(rows, code=cause.code, fix=fix) from cause

@@ -1,6 +1,6 @@
 """How densely, how fast and with how much state documents are packed.
 
-    python plugins/zephon-pack/tests/benchmarks/bench_pack.py [density] [speed] [checkpoint]
+    python tests/benchmarks/bench_pack.py [density] [speed] [checkpoint]
 
 Without arguments, all three. Lengths are log-normal with median 500 and mean 900, as those of web text roughly are.
 """
