@@ -142,7 +142,7 @@ def test_a_pipeline_that_would_deliver_nothing_says_so_when_planned(rows, lanes,
     if delivers:
         assert len(delivered(make())) == delivers
     else:
-        for use in (lambda p: p.validate(), lambda p: len(p), lambda p: next(iter(p))):
+        for use in (Pipeline.validate, len, lambda p: next(iter(p))):
             with pytest.raises(PlanError) as caught:
                 use(make())
             assert caught.value.code == "delivers-nothing"
@@ -157,16 +157,19 @@ def test_an_endless_source_whose_filter_passes_nothing_ends_in_an_error_after_a_
     with pytest.raises(EngineError) as caught:
         next(iter(pipeline))
     assert caught.value.code == "nothing-passes"
-    assert pipeline.stats()["reader"]["rows_delivered"] <= 4 * 200 + 8 * 8 * 4, "it did not go on for long"
+    assert 200 < pipeline.stats()["reader"]["rows_delivered"] < 100 * 200, "it did not go on for long"
 
 
-def test_an_endless_source_of_which_a_single_row_passes_goes_on():
-    pipeline = filtered(lanes=1, rows=200, predicate=only_one, microbatch=2, exhausted_policy="repeat")
-    assert {key.row for key in delivered(take(iter(pipeline.options(parallelism=0)), 3))} == {49}
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_an_endless_source_of_which_a_single_row_passes_goes_on(lanes):
+    """Reshuffled passes and other lanes keep it away from a lane for much longer than a pass."""
+    pipeline = filtered(lanes=lanes, rows=100, predicate=only_one, microbatch=2, exhausted_policy="repeat")
+    pipeline.options(parallelism=0, block_rows=64)
+    assert {row["n"] for batch in take(iter(pipeline), 8 * lanes) for row in batch.to_pylist()} == {49}
 
 
 def only_one(row):
-    return row["n"] == 99
+    return row["n"] == 49
 
 
 @pytest.mark.parametrize("tail", ["drop", "pad"])
@@ -193,7 +196,7 @@ def test_a_failure_in_one_lane_reaches_its_consumer_after_what_lies_before_it():
         seen[workers] = []
         with pytest.raises(DataError) as caught:
             seen[workers].extend(batch.to_pylist() for batch in batches)
-        assert caught.value.code == "operator-failed"
+        assert caught.value.code == "function-failed"
         assert "77" in caught.value.found and "'a'" in caught.value.what
         with pytest.raises(EngineError) as closed:
             next(batches)

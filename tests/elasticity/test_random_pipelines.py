@@ -11,13 +11,13 @@ from zephon.errors import ZephonError
 from zephon_cases import cases, digests, plain_rounds
 
 ROUNDS = 8
-SLOW = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+SLOW = settings(deadline=None, max_examples=30, suppress_health_check=list(HealthCheck))
 
 
 @st.composite
 def stretches(draw):
     """How one part of a chain is run: rounds, groups, parallelism, block size."""
-    degree = draw(st.one_of(st.integers(1, 6), st.integers(1, 64)))
+    degree = draw(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 33, 64]))
     return (
         draw(st.integers(0, 4)),
         degree,

@@ -146,7 +146,10 @@ def _command(where: str, command: str) -> str:
         del words[0]
     assert words[0] == "zephon", f"{where}: only zephon is run here; say no-run=... of {command!r}"
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = main(words[1:])
+        try:
+            status = main(words[1:])
+        except SystemExit as exit_:  # of argparse: --help, wrong usage
+            status = exit_.code
     assert status == 0, f"{where}: {command!r} ended with {status}\n{out.getvalue()}{err.getvalue()}"
     return out.getvalue()
 

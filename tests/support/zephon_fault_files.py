@@ -174,3 +174,17 @@ def fails_with(code: str, kind: type[ZephonError] = ZephonError) -> Iterator[lis
         yield found
     assert excinfo.value.code == code, str(excinfo.value)
     found.append(excinfo.value)
+
+
+def byte_tokenizer(path: Path) -> str:
+    """A ``tokenizer.json`` that makes one token of every byte, and has ``<|endoftext|>`` besides."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: i for i, letter in enumerate(alphabet)} | {"<|endoftext|>": len(alphabet)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    path.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(path / "tokenizer.json"))
+    return str(path / "tokenizer.json")

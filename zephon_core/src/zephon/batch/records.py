@@ -24,7 +24,7 @@ class Origin(NamedTuple):
         shard: name of the shard, or its index if it has no known name.
         row: number of the row in its shard.
         epoch: pass over the dataset, from 0.
-        part: which of the rows split from one sample; 0 for the first.
+        part: tells apart the rows split from one sample; 0 where it was not split.
         phase: phase of the curriculum.
     """
 

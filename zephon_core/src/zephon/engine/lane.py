@@ -429,7 +429,7 @@ def origin_at(origins: Origins, row: int) -> tuple[int, ...]:
 
 def _barren(lane: int, rows: int) -> EngineError:
     return EngineError(
-        f"lane {lane} has read {rows} rows, a whole pass over the data, and no row has come through the operators",
+        f"lane {lane} has read {rows} rows, more than the data has, and no row has come through the operators",
         found="an endless source whose rows are all filtered out",
         fix="check the filter with zephon inspect, or set exhausted_policy so that the source ends",
         code="nothing-passes",

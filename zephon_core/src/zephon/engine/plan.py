@@ -395,7 +395,7 @@ def _check_memory(plan: Plan) -> None:
     if needed > plan.memory_limit:
         biggest = max(
             (b for b in plan.chain.bound if isinstance(b.operator, LaneOperator)),
-            key=lambda b: b.operator.state_bytes(b.context.schema, 1.0),  # type: ignore[attr-defined]
+            key=lambda b: b.operator.state_bytes(b.context.schema, plan.row_bytes),  # type: ignore[attr-defined]
         )
         raise PlanError(
             f"the operators' state does not fit into memory_limit; the largest is {biggest.label!r}",

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -56,6 +56,10 @@ class Start:
 
 
 _RUNS = itertools.count()
+
+#: Passes over little data, and rows of much data, that a lane reads before it gives up on a filter nothing passes.
+PASSES_OF_LITTLE: Final = 32
+MUCH_DATA: Final = 1 << 20
 
 
 class Session:
@@ -157,8 +161,10 @@ class Session:
         plan = self.plan
         batches = plan.rounds
         if plan.lengths is None:
-            # A whole pass of the data in one lane alone is `lanes` passes of the curriculum.
-            barren_after = sum(d.total() for d in plan.datasets)
+            # A lane meets rows at random: where one of n passes, n draws may miss it, and many times n surely do not.
+            # Of much data one pass is enough: nobody would wait for a row of a million.
+            rows = sum(d.total() for d in plan.datasets)
+            barren_after = max(rows, min(PASSES_OF_LITTLE * rows, MUCH_DATA))
         else:
             barren_after = None
         return Lane(
