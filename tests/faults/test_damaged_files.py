@@ -10,6 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+
+from zephon import Pipeline
+from zephon.errors import DataError, ShardError, StorageError
+from zephon.io import Dataset
+from zephon.work import StaticMixtureWorkSource
 from zephon_fault_files import (
     VARIANTS,
     entries,
@@ -23,11 +28,6 @@ from zephon_fault_files import (
     run,
     work,
 )
-
-from zephon import Pipeline
-from zephon.errors import DataError, ShardError, StorageError
-from zephon.io import Dataset
-from zephon.work import StaticMixtureWorkSource
 
 
 def cut(data):

@@ -15,9 +15,9 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from zephon_fault_files import inline, work
 
 from zephon import Pipeline
+from zephon_fault_files import inline, work
 
 SLOW = settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from zephon_fault_files import byte_tokenizer, fails_with, inline, jsonl, lines, numbers, parquet, payloads, work
 
 from zephon import Pipeline
 from zephon.errors import PlanError
 from zephon.io import Dataset
+from zephon_fault_files import byte_tokenizer, fails_with, inline, jsonl, lines, numbers, parquet, payloads, work
 
 
 def written(folder, *shards):

@@ -1,6 +1,7 @@
 """F3: a directory without a matching file, an empty split, a typo in a glob: an error, never an empty run."""
 
 import json
+from typing import ClassVar
 
 import fsspec
 import pyarrow as pa
@@ -18,8 +19,8 @@ class ForbiddenFileSystem(MemoryFileSystem):
     """A store that lets nobody in."""
 
     protocol = "forbidden"
-    store = {}
-    pseudo_dirs = [""]
+    store: ClassVar[dict] = {}
+    pseudo_dirs: ClassVar[list] = [""]
 
     def info(self, path, **kwargs):
         raise PermissionError(13, "denied", path)

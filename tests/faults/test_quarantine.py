@@ -162,7 +162,12 @@ def bad_per_lane(dataset):
     counts = []
     for lane in range(2):
         pointers = source.read(lane, 2, 0, source.lane_length(lane, 2))
-        counts.append(sum((row if shard == 0 else row + 22) in BAD for shard, row in zip(pointers.shard, pointers.row)))
+        counts.append(
+            sum(
+                (row if shard == 0 else row + 22) in BAD
+                for shard, row in zip(pointers.shard, pointers.row, strict=True)
+            )
+        )
     return counts
 
 

@@ -1,11 +1,11 @@
 """Rows longer than ``max_length``: an explicit policy each, and what it keeps is exactly what it says."""
 
 import pytest
-from zephon_fault_files import VARIANTS, byte_tokenizer, fails_with, inline, jsonl, run, text_of, work
 
 from zephon import Pipeline
 from zephon.errors import DataError
 from zephon.io import Dataset
+from zephon_fault_files import VARIANTS, byte_tokenizer, fails_with, inline, jsonl, run, text_of, work
 
 ROWS = 24
 LIMIT = 9

@@ -12,13 +12,13 @@ from typing import ClassVar
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from zephon_fault_files import Stretch, fails_with, inline, jsonl, numbers, parquet, run, work
 
 import zephon.io.storage
 from zephon import Pipeline
 from zephon.errors import StorageError
 from zephon.io import Dataset
 from zephon.io.retry import RetryPolicy
+from zephon_fault_files import Stretch, fails_with, inline, jsonl, numbers, parquet, run, work
 
 
 class HiccupFileSystem(MemoryFileSystem):

@@ -113,7 +113,7 @@ def test_a_named_field_is_read_alone_and_auto_reads_any():
 
 def test_new_rows_are_announced():
     assert PackFlat.emits == "new"
-    assert not PackFlat.preserves_rows
+    assert not PackFlat(8).preserves_rows
 
 
 def test_the_entry_point_leads_to_the_operator():

@@ -240,7 +240,11 @@ class Session:
             topology = self.plan.topology
             header["topology"] = {"dp_degree": topology.dp_degree, "uneven": self.plan.options.uneven}
         state: CheckpointState = {"header": encode_header(header), "lanes": lanes}
-        self._tell("checkpoint", state=state, round=self._delivery.round)
+        try:
+            self._tell("checkpoint", state=state, round=self._delivery.round)
+        except Exception:
+            self.close()
+            raise
         return state
 
     def stats(self) -> dict[str, Any]:
@@ -302,23 +306,19 @@ class ObservedWorkers:
     def __init__(self, hooks: HookManager, event: Mapping[str, Any]) -> None:
         self._hooks = hooks
         self._event = event
+        #: Programs each worker has open. A worker touches only its own number.
         self._open: Counter[str] = Counter()
-        self._lock = threading.Lock()
 
     def opened(self, worker: str) -> None:
         """A worker has opened a program."""
-        with self._lock:
-            self._open[worker] += 1
-            first = self._open[worker] == 1
-        if first:
+        if not self._open[worker]:
             self._hooks.call("worker_start", **self._event, worker=worker)
+        self._open[worker] += 1
 
     def closed(self, worker: str) -> None:
         """A worker has closed a program; it closes all of them when it ends."""
-        with self._lock:
-            self._open[worker] -= 1
-            last = self._open[worker] == 0
-        if last:
+        self._open[worker] -= 1
+        if not self._open[worker]:
             self._hooks.call("worker_stop", **self._event, worker=worker, reason="")
 
 
@@ -331,34 +331,40 @@ class ObservedProgram:
 
     def open(self) -> Callable[[Any], Any]:
         """Open the program and announce its worker."""
-        return ObservedWorker(self.program.open(), self.workers)
+        instance = self.program.open()
+        worker = threading.current_thread().name
+        try:
+            self.workers.opened(worker)
+        except BaseException:
+            _close(instance)
+            raise
+        return ObservedWorker(instance, worker, self.workers)
 
 
+@attrs.frozen
 class ObservedWorker:
     """A worker's instance of a program."""
 
-    def __init__(self, instance: Callable[[Any], Any], workers: ObservedWorkers) -> None:
-        self._instance = instance
-        self._workers = workers
-        self._worker = threading.current_thread().name
-        try:
-            workers.opened(self._worker)
-        except BaseException:
-            self.close()
-            raise
+    instance: Callable[[Any], Any]
+    worker: str
+    workers: ObservedWorkers
 
     def __call__(self, task: Any) -> Any:
         """Carry out one task."""
-        return self._instance(task)
+        return self.instance(task)
 
     def close(self) -> None:
         """End, and say so."""
         try:
-            close = getattr(self._instance, "close", None)
-            if close is not None:
-                close()
+            _close(self.instance)
         finally:
-            self._workers.closed(self._worker)
+            self.workers.closed(self.worker)
+
+
+def _close(instance: Any) -> None:
+    close = getattr(instance, "close", None)
+    if close is not None:
+        close()
 
 
 def make_runner(plan: Plan) -> tuple[str, Runner]:

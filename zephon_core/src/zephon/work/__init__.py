@@ -13,9 +13,26 @@
     report        what explain() says of a curriculum
     checks        checks of single arguments
     static        StaticMixtureWorkSource, which puts them together
+
+Names load on first use, so that the descriptor of the static mixture stays light.
 """
 
-from zephon.work.mixture import MixtureSpec
-from zephon.work.static import StaticMixtureWorkSource
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zephon.work.mixture import MixtureSpec
+    from zephon.work.static import StaticMixtureWorkSource
 
 __all__ = ["MixtureSpec", "StaticMixtureWorkSource"]
+
+_HOME = {"MixtureSpec": "mixture", "StaticMixtureWorkSource": "static"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        from importlib import import_module
+
+        value = getattr(import_module(f"zephon.work.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'zephon.work' has no attribute {name!r}")
