@@ -12,6 +12,7 @@ from zephon import Pipeline
 from zephon.errors import DataError, EngineError
 from zephon.io import Dataset
 from zephon_field_cases import delivered, descriptors, keys, numbered, settles, source, take, threads
+from zephon_parquet.reader import ParquetReader
 
 WORKERS = 3
 
@@ -219,7 +220,8 @@ def test_k1_a_failure_in_a_worker_ends_the_run(files):
     assert caught.value.code == "iterator-closed"
 
 
-def test_k1_close_from_another_thread_wakes_a_consumer_that_waits():
+@pytest.mark.parametrize("workers", [0, 1])
+def test_k1_close_from_another_thread_wakes_a_consumer_that_waits(workers):
     stuck, entered = threading.Event(), threading.Event()
 
     def slow(row):
@@ -227,24 +229,74 @@ def test_k1_close_from_another_thread_wakes_a_consumer_that_waits():
         stuck.wait(10)
         return row
 
-    pipeline = Pipeline(source(numbered("a", 100))).map_transform(slow, schema={"n": "int64"}).batch(2)
-    pipeline.options(parallelism=1)
-    seen = []
+    work = source(numbered("a", 100), exhausted_policy="repeat")
+    pipeline = Pipeline(work).map_transform(slow, schema={"n": "int64"}).batch(2).options(parallelism=workers)
+    ended = consumed_until_closed(pipeline)
+    assert entered.wait(10)
+    threading.Timer(0.1, stuck.set).start()
+    pipeline.close()
+    assert ended() == "iterator-closed"
+
+
+@pytest.mark.parametrize("workers", [0, WORKERS])
+def test_k1_close_from_another_thread_at_any_moment_is_an_end_like_any_other(files, workers):
+    for wait in (0, 0.0005, 0.001, 0.002, 0.004, 0.01, 0.03):
+        pipeline = make(files, parallelism=workers)
+        pipeline.validate()
+        ended = consumed_until_closed(pipeline)
+        time.sleep(wait)
+        while pipeline.stats()["rounds"] == 0 and wait > 0.005:
+            time.sleep(0.001)
+        # the consumer may not have begun yet: then there is nothing to close, and once more
+        while (code := ended(0.01)) is None:
+            pipeline.close()
+        assert code == "iterator-closed"
+        assert running() == []
+
+
+def consumed_until_closed(pipeline):
+    """Iterate on a thread of its own; returns what waits for the code of the error that ended it."""
+    codes = []
 
     def consume():
         try:
-            next(iter(pipeline))
+            for _ in pipeline:
+                pass
         except EngineError as error:
-            seen.append(error.code)
+            codes.append(error.code)
 
-    consumer = threading.Thread(target=consume)
+    consumer = threading.Thread(target=consume, daemon=True)
     consumer.start()
-    assert entered.wait(10)
-    threading.Timer(0.2, stuck.set).start()
-    pipeline.close()
-    consumer.join(10)
-    assert not consumer.is_alive()
-    assert seen == ["iterator-closed"]
+
+    def ended(timeout=10.0):
+        consumer.join(timeout)
+        return codes[0] if codes and not consumer.is_alive() else None
+
+    return ended
+
+
+def test_k1_every_shard_reader_that_was_opened_is_closed_again(files, monkeypatch):
+    opened = []
+    make_reader = ParquetReader.__init__
+    close_reader = ParquetReader.close
+
+    def opens(self, *args, **kwargs):
+        opened.append(self)
+        make_reader(self, *args, **kwargs)
+
+    def closes(self):
+        opened.remove(self)
+        close_reader(self)
+
+    monkeypatch.setattr(ParquetReader, "__init__", opens)
+    monkeypatch.setattr(ParquetReader, "close", closes)
+    for end in (lambda pipeline, batches: pipeline.close(), lambda pipeline, batches: batches.close()):
+        pipeline = make(files)
+        batches = iter(pipeline)
+        take(batches, 30)
+        assert opened
+        end(pipeline, batches)
+        assert settles(lambda: len(opened), 0)
 
 
 def test_k1_100_evaluation_iterators_made_and_dropped(files):

@@ -359,8 +359,7 @@ def test_an_observer_that_raises_ends_the_run_and_nothing_is_lost_by_it(dataset,
     with hooks_manager().register(recorder), hooks_manager().register(raising(hook, when)):
         iterator = iter(stopped)
         with pytest.raises(Fault):
-            for batch in iterator:
-                seen.append(row_digests(batch))
+            seen.extend(map(row_digests, iterator))
         assert recorder.names()[-1] == "close"
         assert threading.active_count() == before
         assert len(recorder.of("worker_start")) == len(recorder.of("worker_stop"))

@@ -90,7 +90,7 @@ def store(request, tmp_path, monkeypatch):
         filesystem.pipe_file(f"/bucket/{path.name}", path.read_bytes())
     HiccupFileSystem.calls.clear()
     monkeypatch.setattr(
-        zephon.io.storage, "RetryPolicy", lambda: RetryPolicy(deadline=0.3, first_delay=0.001, max_delay=0.004)
+        zephon.io.storage, "RetryPolicy", lambda: RetryPolicy(deadline=0.08, first_delay=0.001, max_delay=0.004)
     )
     return HiccupFileSystem
 
@@ -108,9 +108,7 @@ def calm(store):
 
 
 @pytest.mark.parametrize("operation", ["info", "ls", "cat_file"])
-@pytest.mark.parametrize(
-    "error", [OSError(5, "reset"), TimeoutError("slow"), ConnectionResetError(104, "reset"), OSError("503 Slow Down")]
-)
+@pytest.mark.parametrize("error", [TimeoutError("slow"), OSError("503 Slow Down")])
 def test_an_operation_that_fails_a_few_times_is_tried_again_and_nothing_is_lost(
     store, calm, monkeypatch, operation, error
 ):
@@ -199,6 +197,6 @@ def test_retrying_is_silent_and_bounded(store):
         with fails_with("storage-unavailable"):
             numbers(make())
     tries = store.calls["cat_file"]
-    # Waits of at least 2 ms once they have grown to their limit, within 300 ms, by a handful of threads.
-    assert 3 <= tries <= 20 * 150
+    # Waits of at least 2 ms once they have grown to their limit, within 80 ms, by a handful of threads.
+    assert 3 <= tries <= 20 * 40
     assert list(itertools.islice(store.store, 1))

@@ -14,8 +14,10 @@ from zephon import Pipeline
 from zephon.abc import RowOperator
 from zephon.cli import main
 from zephon.cli.stubs import STUB, stub
+from zephon.io import Dataset
 from zephon.plugins import OperatorDescriptor, register
 from zephon.spec import execution
+from zephon.work import StaticMixtureWorkSource
 
 HERE = Path(__file__).parent
 CONFIG = """\
@@ -166,3 +168,13 @@ def test_an_operator_is_documented_on_the_class_as_on_a_pipeline():
     assert Pipeline.batch.__name__ == "batch"
     with pytest.raises(AttributeError, match="did you mean 'batch'"):
         Pipeline.batsch  # noqa: B018 - the look-up is what is tested
+
+
+def test_a_call_that_does_not_fit_is_told_in_the_words_of_the_method():
+    source = StaticMixtureWorkSource([Dataset.from_dict("a", [{"n": 1}])], {"a": 1})
+    with pytest.raises(TypeError, match=r"^Pipeline\.shuffle\(\).*unexpected.*'bufer'.*did you mean buffer_size=\?$"):
+        Pipeline(source).shuffle(bufer=8)
+    with pytest.raises(
+        TypeError, match=r"^Pipeline\.batch\(\): missing.*'microbatch_size'.*did you mean microbatch_size"
+    ):
+        Pipeline(source).batch(batch_size=8)

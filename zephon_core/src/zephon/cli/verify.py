@@ -102,7 +102,7 @@ def run_variant(make: Callable[[], Any], stretches: list[Stretch], limit: int) -
         options: dict[str, Any] = {"parallelism": stretch.parallelism, "uneven": "pad"}
         if stretch.block_rows is not None:
             options["block_rows"] = stretch.block_rows
-        fleet = Fleet(make, stretch.degree, **options)
+        fleet = Fleet(make, stretch.degree, agree=stretch.degree > 1, **options)
         try:
             if states is not None:
                 fleet.restore(states)

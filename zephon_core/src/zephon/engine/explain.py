@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
 
 from zephon.abc import LaneOperator
-from zephon.spec import to_plain
+from zephon.block import DOCUMENT_TYPE
+from zephon.spec import spec_fields, to_plain
 
 if TYPE_CHECKING:
     from zephon.engine.plan import Plan
+    from zephon.engine.validate import Bound
+
+#: Characters of one setting that are shown.
+_LONGEST: Final = 240
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -55,13 +64,12 @@ def explain(plan: Plan) -> str:
             f"  {dataset['name']}: {dataset['rows']:,} rows in {dataset['shards']:,} shards of {dataset['format']}"
         )
     lines += [f"  {line}" for line in _source_lines(plan)]
-    lines.append(f"  columns read: {_fields(facts['columns'])}")
+    lines.append(f"  columns read: {_fields(plan.chain.source)}")
     lines += ["", "operators"]
-    for operator in facts["operators"]:
-        settings = ", ".join(f"{k}={v!r}" for k, v in operator["settings"].items())
+    for operator, bound in zip(facts["operators"], plan.chain.bound, strict=True):
         where = "in the coordinator" if operator["kind"] == "lane" else "in workers"
-        lines.append(f"  {operator['name']}({settings})")
-        lines.append(f"      {where} -> {_fields(operator['output'])}")
+        lines.append(f"  {operator['name']}({_settings(bound, operator['settings'])})")
+        lines.append(f"      {where} -> {_fields(bound.output)}")
     topology = plan.topology
     lines += ["", "delivery"]
     lines.append(f"  {plan.lanes} lanes, microbatches of {plan.microbatch}")
@@ -81,8 +89,32 @@ def _source_lines(plan: Plan) -> list[str]:
     return list(explain_source(plan.lanes)) if explain_source is not None else []
 
 
-def _fields(fields: dict[str, str]) -> str:
-    return ", ".join(f"{name}: {kind}" for name, kind in fields.items()) or "none"
+def _settings(bound: Bound, plain: Mapping[str, Any]) -> str:
+    """Settings as a person would write them: the values themselves where their plain form is for machines."""
+    values = {
+        field.alias or field.name: getattr(bound.operator, field.name) for field in spec_fields(type(bound.operator))
+    }
+    shown = []
+    for name, form in plain.items():
+        value = values[name]
+        if isinstance(value, pa.Schema):
+            text = f"<{_fields(value)}>"
+        elif hasattr(value, "to_plain") and not attrs.has(type(value)):
+            text = str(value)
+        else:
+            text = repr(form)
+        shown.append(f"{name}={text if len(text) <= _LONGEST else text[: _LONGEST - 3] + '...'}")
+    return ", ".join(shown)
+
+
+def _fields(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {_type(field.type)}" for field in schema) or "none"
+
+
+def _type(kind: pa.DataType) -> str:
+    if kind.equals(DOCUMENT_TYPE):
+        return "document"
+    return f"list<{_type(kind.value_type)}>" if pa.types.is_list(kind) else str(kind)
 
 
 def _slot(lane: int, rows: tuple[int, int], microbatch: int) -> str:

@@ -378,10 +378,16 @@ def function_sources(chain: Chain) -> dict[str, str]:
 
 def _notes(chain: Chain) -> list[str]:
     return [
-        f"{b.label} reads all columns; name the ones it needs with reads=[...] to read less"
+        f"{b.label} reads all columns; {_read_less(b.operator)}"
         for b in chain.bound
         if b.operator.reads is None and isinstance(b.operator, RowOperator) and b.name != "map_batch"
     ]
+
+
+def _read_less(operator: Operator) -> str:
+    if any(field.name == "reads" for field in spec_fields(type(operator))):
+        return "name the ones it needs with reads=[...] to read less"
+    return "an operator that knows the ones it needs, such as a filter by an Arrow expression, reads less"
 
 
 def _state_bytes(chain: Chain, row_bytes: float) -> int:

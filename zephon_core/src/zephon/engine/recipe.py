@@ -20,6 +20,8 @@ A recipe has three parts::
 
 from __future__ import annotations
 
+import difflib
+import difflib
 import functools
 import inspect
 import os
@@ -29,7 +31,7 @@ from pathlib import Path
 from types import MethodType
 from typing import Any, Protocol
 
-from zephon.abc import Operator, WorkSource
+from zephon.abc import DatasetInfo, Operator, WorkSource
 from zephon.engine.options import Options
 from zephon.errors import ConfigError, PluginError
 from zephon.io.dataset import Dataset
@@ -77,11 +79,16 @@ def operator_function(name: str) -> Callable[..., Any]:
             raise
         raise AttributeError(f"Pipeline has no method or operator {name!r}\n{error}") from None
 
+    signature = inspect.signature(cls)
+
     @functools.wraps(cls, updated=())
     def method(pipeline: Builder, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise _wrong_arguments(name, signature, kwargs, error) from None
         return pipeline._append(name, cls(*args, **kwargs))
 
-    signature = inspect.signature(cls)
     pipeline = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[pipeline, *signature.parameters.values()], return_annotation=signature.empty
@@ -90,19 +97,27 @@ def operator_function(name: str) -> Callable[..., Any]:
     return method
 
 
+def _wrong_arguments(name: str, signature: inspect.Signature, given: Mapping[str, Any], error: TypeError) -> TypeError:
+    """The error for a call that does not fit, in the words of the method instead of the operator's class."""
+    known = list(signature.parameters)
+    near = [match for key in given if key not in known for match in difflib.get_close_matches(key, known, n=1)]
+    hint = f"; did you mean {near[0]}=?" if near else ""
+    return TypeError(f"Pipeline.{name}(): {error}; its arguments are {', '.join(known)}{hint}")
+
+
 def to_recipe(work: WorkSource, operators: Sequence[tuple[str, Operator]], options: Options) -> dict[str, Any]:
     """A pipeline as plain data."""
     kind = _source_kind(work)
     settings = getattr(work, "settings", None)
     source = {"kind": kind, **(settings() if callable(settings) else dict(work.to_plain()))}
     source["datasets"] = [_require_dataset(d).to_plain() for d in work.datasets]
-    plain = to_plain(options, defaults=False)
     recipe: dict[str, Any] = {
         "source": source,
-        "operators": [{"op": name, **to_plain(op, defaults=False)} for name, op in operators],
+        "operators": [{"op": name, **_written(f"operator {name!r}", op)} for name, op in operators],
     }
-    if plain:
-        recipe["options"] = plain
+    settings = _written("the options", options)
+    if settings:
+        recipe["options"] = settings
     return recipe
 
 
@@ -114,30 +129,68 @@ def from_recipe(
     unknown = set(recipe) - {"source", "operators", "options"}
     if unknown or "source" not in recipe:
         raise _invalid(f"parts: {', '.join(recipe)}", "a recipe has [source], [[operators]] and [options]")
-    source = dict(recipe["source"])
-    kind = source.pop("kind", "static_mixture")
-    datasets = [Dataset.from_plain(d) for d in source.pop("datasets", [])]
-    cls = registry("work_source").load(kind)
-    try:
-        work = cls(datasets=datasets, **source)
-    except TypeError as error:
-        raise _invalid(str(error), f"[source] takes the settings of {kind}") from error
+    work = _make_source(_table(recipe["source"], "[source]"))
     operators = []
-    for entry in recipe.get("operators", []):
-        settings = dict(entry)
+    for settings in _tables(recipe.get("operators", []), "[[operators]]"):
         name = settings.pop("op", None)
         if not isinstance(name, str):
-            raise _invalid(repr(entry), 'every [[operators]] entry needs op = "<name>"')
+            raise _invalid(repr(settings), 'every [[operators]] entry needs op = "<name>"')
         operators.append((name, make_operator(name, settings)))
-    return work, operators, dict(recipe.get("options", {}))
+    options = _table(recipe.get("options", {}), "[options]")
+    if isinstance(options.get("agree"), str):
+        options["agree"] = resolve_reference(options["agree"])
+    return work, operators, options
 
 
 def make_operator(name: str, settings: Mapping[str, Any]) -> Operator:
     """An operator from its registered name (or ``module:Class``) and plain settings."""
     cls: Any = resolve_reference(name) if ":" in name else registry("operator").load(name)
-    operator = from_plain(cls, dict(settings))
-    assert isinstance(operator, Operator)
-    return operator
+    if not (isinstance(cls, type) and issubclass(cls, Operator)):
+        raise ConfigError(
+            f"{name!r} is not an operator",
+            found=f"{cls!r}; expected a subclass of RowOperator or LaneOperator",
+            fix="name an operator; a plain function goes into map_transform, filter or map_batch",
+            code="not-an-operator",
+        )
+    return from_plain(cls, dict(settings))
+
+
+def _make_source(settings: dict[str, Any]) -> WorkSource:
+    kind = settings.pop("kind", "static_mixture")
+    cls = registry("work_source").load(kind)
+    known = [name for name in inspect.signature(cls).parameters if name != "datasets"]
+    for name in settings:
+        if name not in [*known, "datasets"]:
+            near = difflib.get_close_matches(name, known, n=1)
+            fix = f"did you mean {near[0]!r}?" if near else f"the settings of {kind} are: {', '.join(known)}"
+            raise _invalid(f"[source] has {name!r}, which {kind} does not take", fix)
+    try:
+        datasets = [Dataset.from_plain(d) for d in _tables(settings.pop("datasets", []), "[[source.datasets]]")]
+        return cls(datasets=datasets, **settings)  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise _invalid(f"[source]: {error}", f"the settings of {kind} are: {', '.join(known)}") from error
+
+
+def _written(what: str, spec: Any) -> Any:
+    """Settings as plain data; names whose they are where they have no such form."""
+    try:
+        return to_plain(spec, defaults=False)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{what} cannot be written down: {error.what}", found=error.found, fix=error.fix, code=error.code
+        ) from error
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise _invalid(f"{where} is {value!r:.80}", f"{where} is a table of settings")
+
+
+def _tables(value: Any, where: str) -> list[dict[str, Any]]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_table(entry, where) for entry in value]
+    raise _invalid(f"{where} is {value!r:.80}", f"{where} is a list of tables")
 
 
 def _source_kind(work: WorkSource) -> str:
@@ -153,9 +206,15 @@ def _source_kind(work: WorkSource) -> str:
     )
 
 
-def _require_dataset(dataset: object) -> Dataset:
-    assert isinstance(dataset, Dataset)
-    return dataset
+def _require_dataset(dataset: DatasetInfo) -> Dataset:
+    if isinstance(dataset, Dataset):
+        return dataset
+    raise ConfigError(
+        f"dataset {dataset.name!r} cannot be written down",
+        found=f"a {type(dataset).__name__}",
+        fix="make it with Dataset.from_path(...)",
+        code="dataset-not-portable",
+    )
 
 
 def _load(spec: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -166,7 +225,7 @@ def _load(spec: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _invalid(f"{path}: {error.strerror}", "pass the path of a TOML file") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _invalid(f"{path}: {error}", "correct the TOML") from error
 
 

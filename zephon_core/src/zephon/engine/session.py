@@ -122,20 +122,17 @@ class Session:
         if self._closed:
             if self._delivery.done:
                 return None
-            raise EngineError(
-                "this iterator is closed",
-                found="the pipeline was closed, restored or iterated again, or an error ended the run",
-                fix="iterate the pipeline again, or restore a checkpoint first",
-                code="iterator-closed",
-            )
+            raise _iterator_closed()
         try:
             if not self._started:
                 self._begin()
             batch = self._delivery.next(self._announce)
-        except Exception:
+        except Exception as error:
             # What was delivered stays countable, so the state before the failure can still be saved.
-            self.close()
-            raise
+            if self._end():
+                raise
+            # Closed meanwhile from another thread: whatever broke here broke because of that.
+            raise _iterator_closed() from error
         if batch is None:
             self.close()
         return batch
@@ -148,14 +145,18 @@ class Session:
             self._hooks.call(hook, run=self._run, **event)
 
     def _begin(self) -> None:
-        self._started = True
         self._tell("plan", plan=describe(self.plan))
         programs: Sequence[Program] = self.plan.programs
         if self._hooks is not None:
             workers = ObservedWorkers(self._hooks, {"run": self._run, "runner": self._runner_name})
             programs = [ObservedProgram(program, workers) for program in programs]
-        self._runner.start(programs)
-        self._coordinator.start(self.plan.topology.owned, self._make_lane)
+        # Who closes meanwhile, from another thread, waits until there is something whole to close.
+        with self._lock:
+            if self._closed:
+                raise _iterator_closed()
+            self._started = True
+            self._runner.start(programs)
+            self._coordinator.start(self.plan.topology.owned, self._make_lane)
 
     def _make_lane(self, number: int) -> Lane:
         plan = self.plan
@@ -185,15 +186,20 @@ class Session:
 
     def close(self) -> None:
         """Stop threads, release files. May be called twice, from any thread."""
+        self._end()
+
+    def _end(self) -> bool:
+        """Close; whether it was open until now."""
         with self._lock:
             if self._closed:
-                return
+                return False
             self._closed = True
         self._coordinator.stop()
         self._runner.close()
         self.plan.reader.close()
         if self._started:
             self._tell("close", stats=self.stats())
+        return True
 
     def _on_block(self, stage: int, block: Block) -> None:
         self._tell("block", stage=stage, block=block)
@@ -277,6 +283,15 @@ class Session:
             "stock_bytes": self._coordinator.stock_bytes,
             "workers": self._workers,
         }
+
+
+def _iterator_closed() -> EngineError:
+    return EngineError(
+        "this iterator is closed",
+        found="the pipeline was closed, restored or iterated again, or an error ended the run",
+        fix="iterate the pipeline again, or restore a checkpoint first",
+        code="iterator-closed",
+    )
 
 
 class BatchIterator:

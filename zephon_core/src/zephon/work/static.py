@@ -278,7 +278,12 @@ class StaticMixtureWorkSource(WorkSource):
     def settings(self) -> dict[str, Any]:
         """The arguments that differ from their defaults, but for the datasets, as plain data: what a recipe holds."""
         defaults = {field.alias: field.default for field in attrs.fields(type(self))}
-        return {name: value for name, value in self._settings().items() if value != defaults[name]}
+        given = {name: value for name, value in self._settings().items() if value != defaults[name]}
+        for name in ("exhausted_policy", "max_repeats", "stop_after_passes"):
+            if isinstance(given.get(name), Mapping):
+                # What is None is as if it were not named; TOML has no null.
+                given[name] = {dataset: value for dataset, value in given[name].items() if value is not None}
+        return given
 
     def to_plain(self) -> dict[str, Any]:
         """All settings, the datasets' sizes, and the phases they lead to.
