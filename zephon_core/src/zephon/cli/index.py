@@ -36,4 +36,6 @@ def run(args: argparse.Namespace) -> int:
     print("schema")
     for field in dataset.schema:
         print(f"  {field.name}: {field.type}")
+    for name, types in dataset.conflicts.items():
+        print(f"  {name}: CONFLICT, cannot be read: {types}")
     return 0

@@ -21,7 +21,6 @@ A recipe has three parts::
 from __future__ import annotations
 
 import difflib
-import difflib
 import functools
 import inspect
 import os
@@ -166,7 +165,7 @@ def _make_source(settings: dict[str, Any]) -> WorkSource:
             raise _invalid(f"[source] has {name!r}, which {kind} does not take", fix)
     try:
         datasets = [Dataset.from_plain(d) for d in _tables(settings.pop("datasets", []), "[[source.datasets]]")]
-        return cls(datasets=datasets, **settings)  # type: ignore[no-any-return]
+        return cls(datasets=datasets, **settings)
     except TypeError as error:
         raise _invalid(f"[source]: {error}", f"the settings of {kind} are: {', '.join(known)}") from error
 
@@ -177,7 +176,7 @@ def _written(what: str, spec: Any) -> Any:
         return to_plain(spec, defaults=False)
     except ConfigError as error:
         raise ConfigError(
-            f"{what} cannot be written down: {error.what}", found=error.found, fix=error.fix, code=error.code
+            f"{what} cannot be written down", found=f"{error.what}; {error.found}", fix=error.fix, code=error.code
         ) from error
 
 

@@ -89,11 +89,14 @@ def from_plain(cls: type[T], plain: Any) -> T:
     """Build a spec from plain data, checking names and types.
 
     Raises:
-        ConfigError: ``bad-spec`` naming what does not fit.
+        ConfigError: ``bad-spec`` naming what does not fit, or what the spec's own checks raise.
     """
     try:
         return converter().structure(plain, cls)
     except cattrs.BaseValidationError as error:
+        own = _own_error(error)
+        if own is not None:
+            raise own from None
         reasons = "; ".join(cattrs.transform_error(error, path=cls.__name__))
         raise ConfigError(
             f"these settings do not make a {cls.__name__}",
@@ -101,6 +104,14 @@ def from_plain(cls: type[T], plain: Any) -> T:
             fix=f"the settings are: {', '.join(f.alias or f.name for f in spec_fields(cls))}",
             code="bad-spec",
         ) from error
+
+
+def _own_error(error: BaseException) -> ConfigError | None:
+    """What a spec raised about its own values: it says more than where in the data they stand."""
+    if isinstance(error, ConfigError):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for found in map(_own_error, inner) if found is not None), None)
 
 
 @cache
