@@ -81,7 +81,7 @@ def test_integers_and_floats_are_uniform():
     counts = np.bincount(random.below(drawn, 10), minlength=10)
     assert abs(counts - 6553.6).max() < 5 * np.sqrt(65536 * 0.1 * 0.9)
     floats = random.uniform(drawn)
-    assert 0 <= floats.min()
+    assert floats.min() >= 0
     assert floats.max() < 1
     assert abs(floats.mean() - 0.5) < 0.01
 

@@ -28,6 +28,7 @@ def dataset_of(args: argparse.Namespace, index_dir: str | None = None) -> Datase
 def run(args: argparse.Namespace) -> int:
     """Index the dataset and print what was found."""
     dataset = dataset_of(args, args.output)
+    dataset.total()  # whatever is wrong with it is told before anything else
     print(f"format   {dataset.format_name}")
     print(f"shards   {dataset.shard_count():,}")
     print(f"rows     {dataset.total():,}")

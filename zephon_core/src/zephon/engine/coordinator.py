@@ -56,7 +56,9 @@ class Coordinator:
         self._budget = budget
         self._prefetch = prefetch
         self._adapts = block_rows is None
-        self._block_rows = block_rows or max(1, min(FIRST_BLOCK_ROWS, int(FIRST_BLOCK_BYTES / max(1.0, row_bytes))))
+        self._first_rows = block_rows or max(1, min(FIRST_BLOCK_ROWS, int(FIRST_BLOCK_BYTES / max(1.0, row_bytes))))
+        self._block_rows = self._first_rows
+        self._begun: set[int] = set()
         self._row_bytes = row_bytes
         self._events: SimpleQueue[_Event] = SimpleQueue()
         self._changed = threading.Condition()
@@ -284,14 +286,20 @@ class Coordinator:
             heapq.heappop(self._hungry)
             self._in_hungry.discard(number)
             if self._wants_more(number):
-                self._lanes[number].read(self._block_rows)
+                self._read(number)
                 self._consider(number)
 
     def _feed_if_starving(self, number: int) -> None:
         """Whatever the budget says, the lane the consumer waits for goes on: there is no deadlock."""
         lane = self._lanes[number]
         if self._starves(number) and lane.may_read:
-            lane.read(self._block_rows)
+            self._read(number)
+
+    def _read(self, number: int) -> None:
+        """Read a block; the first of each lane is small, whatever the others have grown to."""
+        rows = self._block_rows if number in self._begun else min(self._first_rows, self._block_rows)
+        self._begun.add(number)
+        self._lanes[number].read(rows)
 
     def _starves(self, number: int) -> bool:
         return self.waiting(number) == 0 and not self._lanes[number].busy

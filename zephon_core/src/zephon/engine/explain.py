@@ -75,8 +75,7 @@ def explain(plan: Plan) -> str:
     lines.append(f"  {plan.lanes} lanes, microbatches of {plan.microbatch}")
     lines.append(f"  group {topology.dp_group_id} of {topology.dp_degree} (from {topology.source})")
     lines.append(f"  each round: {', '.join(_slot(s.lane, s.rows, plan.microbatch) for s in topology.slots)}")
-    ends = "never ends" if plan.ending.endless else "ends with the data"
-    lines.append(f"  rounds: {plan.rounds if plan.rounds is not None else ends}")
+    lines.append(f"  rounds: {_rounds(plan)}")
     lines += ["", "resources", f"  memory_limit {plan.memory_limit >> 20} MiB, of which operator state about "]
     lines[-1] += f"{plan.state_bytes * len(topology.owned) / 2**20:.1f} MiB"
     if plan.notes:
@@ -115,6 +114,15 @@ def _type(kind: pa.DataType) -> str:
     if kind.equals(DOCUMENT_TYPE):
         return "document"
     return f"list<{_type(kind.value_type)}>" if pa.types.is_list(kind) else str(kind)
+
+
+def _rounds(plan: Plan) -> str:
+    if plan.rounds is not None:
+        return str(plan.rounds)
+    if plan.lengths is None:
+        return "endless"
+    most = f", at most {plan.ending.max_rounds}" if plan.ending.max_rounds is not None else ""
+    return f"until the data ends{most}; the operators change the number of rows"
 
 
 def _slot(lane: int, rows: tuple[int, int], microbatch: int) -> str:

@@ -25,6 +25,7 @@ from zephon.errors import PlanError
 from zephon.io.dataset import Dataset
 from zephon.io.reader import BlockReader
 from zephon.io.sample import first_rows
+from zephon.plugins import registry
 from zephon.spec import fingerprint, source_hash, spec_fields, to_plain
 
 #: Rows of each dataset that functions without a declared schema are tried on.
@@ -123,6 +124,8 @@ def compile_plan(
         ConfigError: the topology does not fit.
     """
     place = check_order(operators)
+    if options.runner != "auto":
+        registry("runner").describe(options.runner)
     written: dict[int, Operator] = {}
     name, batch = operators[place]
     if options.tail == "pad" and getattr(batch, "drop_last", False):

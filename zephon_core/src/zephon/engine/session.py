@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -135,6 +136,12 @@ class Session:
             raise _iterator_closed() from error
         if batch is None:
             self.close()
+            if self._delivery.round == 0:
+                warnings.warn(
+                    "the run has ended without a single batch: no full round came through the operators; "
+                    'look at the filters, or use .options(tail="pad")',
+                    stacklevel=3,
+                )
         return batch
 
     def _announce(self, batch: Batch, round_: int) -> None:

@@ -87,7 +87,7 @@ def check_order(operators: Sequence[tuple[str, Operator]]) -> int:
         raise PlanError(
             f"{after[0]!r} cannot come after batch: it would join or cut microbatches",
             found=f"operators: {', '.join(name for name, _ in operators)}",
-            fix=f"move .{after[0]}(...) before .batch(...)",
+            fix=f"move .{after[0]}(...) before .batch(...)" if after[0] != "batch" else "batch once",
             code="operator-after-batch",
         )
     return places[0]
@@ -329,7 +329,8 @@ def require_operator(value: object, name: str) -> Operator:
         return value
     raise ConfigError(
         f"{name!r} is not an operator",
-        found=f"a {type(value).__name__}; expected a RowOperator or LaneOperator",
+        found=f"a {type(value).__name__}{' itself, not an instance' if isinstance(value, type) else ''}; "
+        "expected a RowOperator or LaneOperator",
         fix="see 'write your own operator' in the README",
         code="not-an-operator",
     )

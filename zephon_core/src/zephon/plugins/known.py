@@ -11,25 +11,15 @@ from typing import Final
 
 from zephon import __version__
 
-#: First-party plugins by extension point and name, with the distribution that provides each.
+#: First-party plugins of this version by extension point and name, with the distribution that provides each.
 KNOWN: Final[dict[str, dict[str, str]]] = {
     "shard_format": {
-        "arrow": "zephon-arrow",
-        "csv": "zephon-csv",
         "jsonl": "zephon-jsonl",
-        "lance": "zephon-lance",
-        "litdata": "zephon-litdata",
-        "mds": "zephon-mds",
-        "megatron": "zephon-megatron",
         "parquet": "zephon-parquet",
-        "vortex": "zephon-vortex",
-        "webdataset": "zephon-webdataset",
     },
     "storage": {
         "fsspec": "zephon-fsspec",
-        "hf": "zephon-hf",
         "local": "zephon-fsspec",
-        "obstore": "zephon-obstore",
     },
     "operator": {
         "batch": "zephon-ops",
@@ -39,16 +29,12 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
         "map_batch": "zephon-ops",
         "map_transform": "zephon-ops",
         "pack_flat": "zephon-pack",
-        "pack_sequences": "zephon-pack",
         "shuffle": "zephon-ops",
         "stateful_transform": "zephon-ops",
         "tokenize": "zephon-text",
-        "tokenize_chat": "zephon-text",
     },
     "runner": {
         "inline": "zephon-core",
-        "processes": "zephon-processes",
-        "ray": "zephon-ray",
         "threads": "zephon-threads",
     },
     "work_source": {
@@ -56,8 +42,6 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
     },
     "tokenizer": {
         "hf": "zephon-text",
-        "sentencepiece": "zephon-sentencepiece",
-        "tiktoken": "zephon-tiktoken",
     },
     "checkpoint_store": {
         "directory": "zephon-core",
@@ -83,7 +67,7 @@ def install_line(distribution: str, root: Path | None = None) -> str:
     same reason, and because first-party distributions share one.
 
     Args:
-        distribution: e.g. ``"zephon-mds"``.
+        distribution: e.g. ``"zephon-parquet"``.
         root: the source tree the core runs from, or None.
     """
     if root is not None:

@@ -122,7 +122,7 @@ def _start(
 
 def _slowest(progress: Progress, leg: int, degree: int) -> int:
     """Rounds that every group of a leg has delivered."""
-    furthest = Counter({group: 0 for group in range(degree)})
+    furthest = Counter(dict.fromkeys(range(degree), 0))
     for line in progress.lines(leg):
         furthest[line["group"]] = max(furthest[line["group"]], line["round"] + 1)
     return min(furthest.values())
