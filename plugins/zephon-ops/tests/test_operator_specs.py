@@ -77,7 +77,7 @@ SPECS = [
 ]
 
 
-@pytest.mark.parametrize("operator", SPECS, ids=[f"{type(spec).__name__}-{number}" for number, spec in enumerate(SPECS)])
+@pytest.mark.parametrize("operator", SPECS, ids=lambda spec: type(spec).__name__)
 @pytest.mark.parametrize("defaults", [True, False])
 def test_an_operator_survives_a_recipe(operator, defaults):
     plain = json.loads(canonical_json(to_plain(operator, defaults=defaults)))
