@@ -35,6 +35,9 @@ def table() -> str:
         provides = "; ".join(f"{point} {names}" for point, names in sorted(provided.items()))
         is_default = "yes" if mine["name"] in default else ""
         lines.append(f"| `{mine['name']}`{extras} | {provides} | {is_default} |")
+    lines += ["", "| extra of `zephon` | installs |", "|---|---|"]
+    for extra, requirements in root["optional-dependencies"].items():
+        lines.append(f"| `zephon[{extra}]` | {', '.join(f'`{requirement}`' for requirement in requirements)} |")
     return "\n".join(lines) + "\n"
 
 
