@@ -12,6 +12,7 @@ from zephon import Batch
 from zephon.cli import COMMANDS
 from zephon.engine.options import ALIASES, Options
 from zephon.plugins import POINTS, registry
+from zephon.plugins.known import KNOWN
 from zephon.work import StaticMixtureWorkSource
 
 ROOT = Path(__file__).parents[2]
