@@ -98,7 +98,7 @@ def test_m2_counters_survive_any_chain_of_restores_on_changing_groups(shape, ste
             for _ in range(rounds):
                 for pipeline, batches in zip(running.pipelines, iterators, strict=True):
                     seen += take(batches, pipeline.slots_per_round)
-            totals = {kind: Counter() for kind in ("rows", "tokens")}
+            totals = {kind: Counter() for kind in ("rows", "tokens", "batches")}
             for pipeline in running.pipelines:
                 stats = pipeline.stats()
                 assert stats["rounds"] == sum(steps[: number + 1])
@@ -106,8 +106,11 @@ def test_m2_counters_survive_any_chain_of_restores_on_changing_groups(shape, ste
                     total.update(stats[kind])
             states = running.states()
         real = [batch for batch in seen if not batch.is_filler]
+        assert totals["batches"] == Counter(batch.lane for batch in real)
         if real:
             assert_match(totals, real, shape)
+            last = {batch.lane: batch.index for batch in real}
+            assert all(last[lane] >= count - 1 for lane, count in totals["batches"].items())
 
 
 def test_m2_the_realised_mixture_in_rows_and_in_tokens_and_the_repeats_per_source_can_be_read():

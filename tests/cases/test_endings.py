@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 from zephon import Pipeline
 from zephon.cli.rounds import Fleet
 from zephon.errors import ConfigError, DataError, EngineError, PlanError
-from zephon_field_cases import delivered, documents, fleet, numbered, plain_run, real, source, take, token, tokens_of
+from zephon_field_cases import (
+    delivered,
+    documents,
+    fleet,
+    keys,
+    numbered,
+    plain_run,
+    real,
+    source,
+    take,
+    token,
+    tokens_of,
+)
 
 
 def few_from_some(row):
@@ -32,7 +44,7 @@ def filtered(lanes=6, rows=300, predicate=few_from_some, microbatch=3, drop_last
 # -- agreeing on the last round ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("groups", [1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize("groups", [1, 2, 4, 8])
 def test_ranks_that_agree_deliver_the_same_rounds_and_end_together(groups):
     expected = plain_run(filtered, 1000)
     assert len(expected) > 5
@@ -55,7 +67,7 @@ def test_with_a_padded_tail_ranks_that_agree_deliver_everything(groups):
     assert sizes == sorted(sizes, reverse=True) and sizes[-1] < 6, "lanes end one after the other"
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(saved=st.integers(0, 20), old=st.sampled_from([1, 2, 3]), new=st.sampled_from([1, 2, 3, 4]))
 @pytest.mark.parametrize("tail", ["drop", "pad"])
 def test_a_run_that_agrees_on_its_end_resumes_anywhere(tail, saved, old, new):
@@ -82,6 +94,27 @@ def test_agreement_is_asked_for_inside_next_and_about_whole_stretches_of_rounds(
     total = len(list(batches)) // 2
     assert sum(asked) == total and asked[-1] == 0
     assert all(rounds > 0 for rounds in asked[:-1])
+
+
+def test_a_run_whose_ranks_cannot_be_reached_stops_and_can_be_saved_and_gone_on_from():
+    def agree(rounds):
+        if len(asked) == 3:
+            raise TimeoutError("a rank is gone")
+        asked.append(rounds)
+        return min(rounds, 2)
+
+    asked = []
+    expected = [keys(batch) for batch in filtered(lanes=2).options(parallelism=0)]
+    pipeline = filtered(lanes=2).options(agree=agree, parallelism=0)
+    seen = []
+    with pytest.raises(TimeoutError):
+        seen.extend(keys(batch) for batch in pipeline)
+    assert 0 < len(seen) < len(expected) and len(seen) % 2 == 0
+    asked.append(0)  # it can be reached again
+    seen += [
+        keys(batch) for batch in filtered(lanes=2).options(agree=agree, parallelism=0).restore(pipeline.checkpoint())
+    ]
+    assert seen == expected
 
 
 # -- without agreement ------------------------------------------------------------------------------------------------
@@ -152,12 +185,12 @@ def test_a_pipeline_that_would_deliver_nothing_says_so_when_planned(rows, lanes,
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("prefetch", [1, 8])
 def test_an_endless_source_whose_filter_passes_nothing_ends_in_an_error_after_a_pass(workers, prefetch):
-    pipeline = filtered(lanes=2, rows=200, predicate=nothing, exhausted_policy="repeat")
+    pipeline = filtered(lanes=2, rows=60, predicate=nothing, exhausted_policy="repeat")
     pipeline.options(parallelism=workers, prefetch_batches=prefetch)
     with pytest.raises(EngineError) as caught:
         next(iter(pipeline))
     assert caught.value.code == "nothing-passes"
-    assert 200 < pipeline.stats()["reader"]["rows_delivered"] < 100 * 200, "it did not go on for long"
+    assert 60 < pipeline.stats()["reader"]["rows_delivered"] < 100 * 60, "it did not go on for long"
 
 
 @pytest.mark.parametrize("lanes", [1, 4])

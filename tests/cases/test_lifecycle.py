@@ -1,6 +1,7 @@
 """K1: however a run ends, threads and files are given back, and an iterator that is over says so."""
 
 import gc
+import sys
 import threading
 import time
 
@@ -34,8 +35,17 @@ def make(files, **options):
     return pipeline.options(**{"canonical_replicas": 3, "parallelism": WORKERS, "prefetch_batches": 8, **options})
 
 
+@pytest.fixture(scope="module")
+def quick_collections():
+    """What was there before these tests is left out of every collection they ask for."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
-def nothing_left_behind():
+def nothing_left_behind(quick_collections):
     """Fails if a test leaves threads or files behind; what it made has gone out of scope by then."""
     gc.collect()
     alive, held = threads(), descriptors()
@@ -220,6 +230,43 @@ def test_k1_a_failure_in_a_worker_ends_the_run(files):
     assert caught.value.code == "iterator-closed"
 
 
+@pytest.mark.parametrize("where", ["row", "fold", "batch"])
+def test_k1_ctrl_c_in_the_users_function_on_this_thread_loses_nothing(where):
+    """The iterator is over; what was received counts, and a restored pipeline goes on behind it."""
+    pressed = []
+
+    def at_37(value):
+        if not pressed and 37 in (value["n"] if where == "batch" else [value["n"]]):
+            pressed.append(True)
+            raise KeyboardInterrupt
+        return value
+
+    def interrupted():
+        schema = pa.schema({"n": pa.int64()})
+        pipeline = Pipeline(source(numbered("a", 100), shuffle_shards=False))
+        if where == "row":
+            pipeline.map_transform(at_37, schema=schema)
+        if where == "fold":
+            pipeline.stateful_transform("f", init_state=0, push=lambda s, r: (s, [at_37(r)]), schema=schema)
+        pipeline.batch(2)
+        if where == "batch":
+            pipeline.map_batch(lambda b: b if at_37({"n": b["n"].to_pylist()}) else None, schema=schema)
+        return pipeline.options(parallelism=0, block_rows=8)
+
+    pipeline = interrupted()
+    batches = iter(pipeline)
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        seen.extend(keys(batch) for batch in batches)
+    with pytest.raises(EngineError) as caught:
+        next(batches)
+    assert caught.value.code == "iterator-closed"
+    seen += [keys(batch) for batch in interrupted().restore(pipeline.checkpoint())]
+    assert pressed
+    assert seen == [keys(batch) for batch in interrupted()]
+    assert sum(map(len, seen)) == 100
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_k1_close_from_another_thread_wakes_a_consumer_that_waits(workers):
     stuck, entered = threading.Event(), threading.Event()
@@ -239,8 +286,8 @@ def test_k1_close_from_another_thread_wakes_a_consumer_that_waits(workers):
 
 
 @pytest.mark.parametrize("workers", [0, WORKERS])
-def test_k1_close_from_another_thread_at_any_moment_is_an_end_like_any_other(files, workers):
-    for wait in (0, 0.0005, 0.001, 0.002, 0.004, 0.01, 0.03):
+def test_k1_close_from_another_thread_at_any_moment_is_an_end_like_any_other(files, workers, quick_switches):
+    for wait in (0, 0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.01, 0.03):
         pipeline = make(files, parallelism=workers)
         pipeline.validate()
         ended = consumed_until_closed(pipeline)
@@ -252,6 +299,35 @@ def test_k1_close_from_another_thread_at_any_moment_is_an_end_like_any_other(fil
             pipeline.close()
         assert code == "iterator-closed"
         assert running() == []
+
+
+def test_k1_close_from_another_thread_while_the_run_is_starting_waits_for_something_whole_to_close(files, monkeypatch):
+    starting = threading.Event()
+
+    class StartsSlowly(threading.Thread):
+        def start(self):
+            if self.name == "zephon-coordinator":
+                starting.set()
+                time.sleep(0.1)
+            super().start()
+
+    pipeline = make(files)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", StartsSlowly)
+        ended = consumed_until_closed(pipeline)
+        assert starting.wait(10)
+        pipeline.close()
+    assert ended() == "iterator-closed"
+    assert running() == []
+
+
+@pytest.fixture
+def quick_switches():
+    """Threads take turns so often that every order of their steps comes up."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
 
 
 def consumed_until_closed(pipeline):
@@ -300,7 +376,7 @@ def test_k1_every_shard_reader_that_was_opened_is_closed_again(files, monkeypatc
 
 
 def test_k1_100_evaluation_iterators_made_and_dropped(files):
-    pipeline = make(files, parallelism=1)
+    pipeline = make(files, parallelism=1, prefetch_batches=1, block_rows=4)
     expected = delivered([next(iter(pipeline))])
     alive, held = threads(), descriptors()
     for _ in range(100):

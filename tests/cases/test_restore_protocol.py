@@ -5,14 +5,16 @@ import json
 import time
 
 import attrs
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zephon import Pipeline
 from zephon.checkpoint import decode_header, decode_lane, encode_header, encode_lane
-from zephon.errors import CheckpointError
-from zephon_field_cases import delivered, documents, fleet, keys, numbered, plain_run, real, source, take
+from zephon.errors import CheckpointError, DataError
+from zephon_field_cases import delivered, documents, fleet, keys, numbered, plain_run, real, sharded, source, take
 
 WEB = numbered("web", 400, 5)
 
@@ -110,7 +112,7 @@ def test_lanes_of_another_round_than_their_header_says_are_refused():
 # -- straight after a restore -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     rounds=st.integers(0, 4),
     old=st.sampled_from([1, 2, 4, 6]),
@@ -127,9 +129,20 @@ def test_a_checkpoint_straight_after_a_restore_is_the_restored_one(rounds, old, 
         assert lanes_of(after.states()) == lanes_of(states), "an iterator that was never asked changes nothing"
 
 
+def nearly_none(row):
+    return row["n"] % 40 == 7
+
+
+def thinned():
+    """So few rows come through that whole blocks hold none; all lanes are looked at before a round begins."""
+    work = source(WEB, seed=2, shuffle_within_shard=True, stop_after_passes=20)
+    return Pipeline(work).filter(nearly_none).batch(1).options(canonical_replicas=6, block_rows=4)
+
+
+@pytest.mark.parametrize("shape", [make, thinned])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_after_a_restore_a_lanes_bytes_change_with_its_first_batch_and_not_before(workers):
-    with fleet(make, 2) as before, fleet(make, 1, parallelism=workers) as after:
+def test_after_a_restore_a_lanes_bytes_change_with_its_first_batch_and_not_before(shape, workers):
+    with fleet(shape, 2, agree=True) as before, fleet(shape, 1, agree=True, parallelism=workers) as after:
         before.rounds(3)
         states = before.states()
         after.restore(states)
@@ -141,23 +154,52 @@ def test_after_a_restore_a_lanes_bytes_change_with_its_first_batch_and_not_befor
             assert [new[key] == old[key] for key in sorted(old)] == [False] * served + [True] * (6 - served)
 
 
+def test_restoring_again_before_iterating_forgets_the_state_restored_first():
+    with fleet(make, 2) as before, fleet(make, 1) as after:
+        states = []
+        for _ in range(3):
+            states.append(before.states())
+            before.rounds(2)
+        for state in (states[2], states[0], states[1]):
+            after.restore(state)
+        assert lanes_of(after.states()) == lanes_of(states[1])
+        assert real(after.rounds(2)) == plain_run(make, 4)[2:]
+
+
+def test_lanes_that_were_not_set_come_from_the_checkpoint():
+    def unset(groups, group):
+        pipeline = Pipeline(source(WEB, exhausted_policy="repeat")).batch(2)
+        return pipeline.options(dp_degree=groups, dp_group_id=group, parallelism=0)
+
+    with pytest.warns(UserWarning, match="canonical_replicas"):
+        before = [unset(4, group).validate() for group in range(4)]
+    running = [iter(pipeline) for pipeline in before]
+    for batches in running:
+        take(batches, 3)
+    after = [unset(2, group).restore([pipeline.checkpoint() for pipeline in before]) for group in range(2)]
+    assert [pipeline.lanes for pipeline in after] == [4, 4]
+    for group, pipeline in enumerate(after):
+        expected = [keys(next(batches)) for batches in running[2 * group : 2 * group + 2]]
+        assert [keys(batch) for batch in take(iter(pipeline), 2)] == expected
+
+
 # -- fillers ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("groups", [4, 5, 7, 9, 13])
+@pytest.mark.parametrize("groups", [4, 7, 13])
 def test_states_written_with_fillers_restore_anywhere(groups):
     """Groups that divide nothing, and more groups than lanes: the surplus has no lane and still its round."""
     expected = plain_run(make, 6)
     with fleet(make, groups, uneven="pad") as before:
         assert real(before.rounds(3)) == expected[:3]
         states = before.states()
-    for other in (1, 3, 5, 8):
+    for other in (1, 5, 8):
         with fleet(make, other, uneven="pad") as after:
             after.restore(states)
             assert real(after.rounds(3)) == expected[3:]
 
 
-@pytest.mark.parametrize("saved", [0, 1, 4, 5, 6, 8])
+@pytest.mark.parametrize("saved", [0, 4, 5, 6, 8])
 def test_states_of_lanes_that_have_ended_restore_anywhere(saved):
     """33 rows over 6 lanes in batches of 1: three lanes end a round before the others, which go on beside filler."""
 
@@ -169,7 +211,7 @@ def test_states_of_lanes_that_have_ended_restore_anywhere(saved):
     with fleet(finite, 4, uneven="pad", tail="pad") as before:
         before.rounds(saved)
         states = before.states()
-    for groups in (1, 3, 9):
+    for groups in (1, 9):
         with fleet(finite, groups, uneven="pad", tail="pad") as after:
             after.restore(states)
             assert real(after.rounds(100)) == expected[saved:]
@@ -178,7 +220,7 @@ def test_states_of_lanes_that_have_ended_restore_anywhere(saved):
 # -- what ranks have in common ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("groups", [2, 3, 4, 6, 9, 12, 24])
+@pytest.mark.parametrize("groups", [3, 4, 9, 24])
 def test_the_header_is_byte_equal_on_all_ranks_whatever_their_share_and_settings(groups):
     with fleet(make, groups, uneven="pad") as ranks:
         for number, pipeline in enumerate(ranks.pipelines):
@@ -236,8 +278,8 @@ def test_states_of_two_runs_do_not_merge():
 # -- received, not prefetched -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [0, 1, 4])
-@pytest.mark.parametrize("received", [0, 1, 7, 13])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("received", [0, 1, 13])
 def test_what_counts_is_what_was_received_never_what_was_prefetched(workers, received):
     def eager():
         return make().options(parallelism=workers, prefetch_batches=16, block_rows=64)
@@ -289,6 +331,71 @@ def of_other_functions(state):
     functions = dict.fromkeys(header["functions"], "0" * 16)
     assert functions
     return {**state, "header": encode_header({**header, "functions": functions})}
+
+
+# -- rows held by origin ----------------------------------------------------------------------------------------------
+
+
+def some_fail(row):
+    if row["n"] % 11 == 0:
+        raise ValueError("every eleventh")
+    return None if row["n"] % 4 == 0 else row
+
+
+def wide(**options):
+    """Rows of 6 kB that do not compress; a buffer of them outweighs their origins by far."""
+    noise = np.random.default_rng(0)
+    table = pa.table({"n": range(90), "text": [noise.bytes(3000).hex() for _ in range(90)]})
+    work = source(sharded("wide", table, 3), seed=1, shuffle_within_shard=True, exhausted_policy="repeat")
+    pipeline = Pipeline(work).map_transform(some_fail, schema={"n": "int64", "text": "string"})
+    pipeline.shuffle(16).shuffle(12, seed=1).batch(2)
+    return pipeline.options(
+        **{"canonical_replicas": 2, "parallelism": 0, "block_rows": 4, "on_error": "skip", **options}
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_held_rows_that_are_only_reordered_are_saved_by_origin_and_read_again_on_restore(workers):
+    whole = wide()
+    batches = iter(whole)
+    expected, counters = [], []
+    for _ in range(24):
+        expected.append(next(batches).to_pylist())
+        counters.append({kind: whole.stats()[kind] for kind in ("rows", "skipped")})
+    for saved in (1, 2, 9):
+        pipeline = wide()
+        take(iter(pipeline), saved)
+        state = pipeline.checkpoint()
+        pipeline.close()
+        if saved > 1:
+            stages = [stage for data in state["lanes"].values() for stage in decode_lane(data).stages]
+            assert sum(sum(map(len, stage.held.values())) > 9 for stage in stages) == 4, "both buffers of both lanes"
+            assert max(map(len, state["lanes"].values())) < 40_000, "of some 150 kB held"
+        again = wide(parallelism=workers).restore(state)
+        rest = iter(again)
+        for k in range(saved, 24):
+            assert next(rest).to_pylist() == expected[k]
+            if workers == 0:
+                # what is read again is neither delivered nor set aside once more
+                assert {kind: again.stats()[kind] for kind in ("rows", "skipped")} == counters[k]
+        again.close()
+
+
+def test_rows_that_read_otherwise_now_are_noticed_when_they_are_read_again(monkeypatch):
+    pipeline = wide()
+    take(iter(pipeline), 8)
+    state = pipeline.checkpoint()
+
+    def more_fail(row):
+        return None
+
+    more_fail.__module__, more_fail.__qualname__ = some_fail.__module__, some_fail.__qualname__
+    monkeypatch.setitem(globals(), "some_fail", more_fail)
+    with pytest.warns(UserWarning, match="source of map_transform"):
+        again = wide().restore(state)
+    with pytest.raises(DataError) as caught:
+        next(iter(again))
+    assert caught.value.code == "reread-differs"
 
 
 # -- execution settings -----------------------------------------------------------------------------------------------
@@ -419,7 +526,7 @@ def test_of_a_state_that_is_refused_nothing_is_loaded(spoil, code):
     fresh.options(parallelism=0)  # and is not taken for a restored pipeline, which could not be changed any more
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_a_truncated_state_is_always_noticed(data):
     state = written()

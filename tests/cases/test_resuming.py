@@ -90,11 +90,11 @@ def everything():
 
 
 @settings(max_examples=2, deadline=None)
-@given(rounds=st.lists(st.integers(0, 4), min_size=5, max_size=5), last=st.integers(1, 4))
+@given(rounds=st.lists(st.integers(0, 3), min_size=5, max_size=5), last=st.integers(1, 3))
 def test_r2_resume_chains_through_changing_workers_and_groups_equal_the_uninterrupted_run(
     tmp_path_factory, rounds, last
 ):
-    settings_of = [(4, 2), (8, 8), (2, 0), (1, 2), (4, 0), (2, 8)]
+    settings_of = [(4, 2), (8, 0), (2, 8), (1, 0), (4, 0), (2, 2)]
     stretches = [Stretch(n, *how) for n, how in zip([*rounds, last], settings_of, strict=True)]
     store = DirectoryStore(tmp_path_factory.mktemp("chain"))
     assert chain(everything, stretches, store) == plain_run(everything, sum(rounds) + last)
@@ -276,15 +276,15 @@ def test_r8_restoring_reads_a_few_blocks_at_any_step_and_never_passes_over_the_d
     read = {}
     pipeline = long_run()
     batches = iter(pipeline)
-    for step in (0, 10, 300, 900):
+    for step in (0, 10, 200, 600):
         take(batches, step - sum(pipeline.stats()["batches"].values()))
         restored = long_run().restore(pipeline.checkpoint())
         assert restored.stats()["reader"]["rows_decoded"] == 0, "restore() itself reads nothing"
         next(iter(restored))
         read[step] = restored.stats()["reader"]["rows_decoded"]
         restored.close()
-    assert pipeline.stats()["rows"]["web"] > 50 * 4 * 16, "there was a long way to go over again"
-    assert max(read[step] for step in (10, 300, 900)) <= read[0] + 4 * 16
+    assert pipeline.stats()["rows"]["web"] > 30 * 4 * 16, "there was a long way to go over again"
+    assert max(read[step] for step in (10, 200, 600)) <= read[0] + 4 * 16
 
 
 def test_r8_the_bytes_of_a_checkpoint_do_not_grow_with_the_step():
@@ -298,7 +298,7 @@ def test_r8_the_bytes_of_a_checkpoint_do_not_grow_with_the_step():
             next(batches)
             most = max(most, sum(map(len, pipeline.checkpoint()["lanes"].values())))
         sizes.append(most)
-        take(batches, 280)
+        take(batches, 200)
     # only numbers such as the position get longer: a few digits for each lane
     assert all(later <= sizes[0] * 1.05 + 100 for later in sizes[1:]), sizes
 
@@ -345,7 +345,7 @@ def test_r9_a_rank_of_the_same_topology_needs_no_state_but_its_own():
 
 
 @given(st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_tokens_of_any_lengths_survive_any_chain_of_resumes(data):
     lengths = data.draw(st.lists(st.integers(0, 40), min_size=3, max_size=20).filter(any))
     algorithm = data.draw(st.sampled_from(["wrap", "first_fit", "best_fit", "best_fit_wrap"]))

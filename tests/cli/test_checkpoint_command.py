@@ -12,7 +12,7 @@ from zephon.checkpoint import DirectoryStore
 @pytest.fixture
 def stored(recipe, tmp_path):
     """A store with complete states of steps 1 and 3, and half of one of step 4."""
-    path = recipe({"op": "shuffle", "buffer_size": 4}, options={"parallelism": 0})
+    path = recipe({"op": "shuffle", "buffer_size": 4}, options={"parallelism": 0, "tail": "pad", "block_rows": 2})
     store = DirectoryStore(tmp_path / "states")
     with Pipeline.from_spec(path) as pipeline:
         for number, _ in enumerate(pipeline, 1):
@@ -36,7 +36,7 @@ def test_the_latest_complete_step_is_shown_with_its_lanes(zephon, stored):
     assert f"zephon-core {__version__}" in lines[2]
     assert re.fullmatch(r"round 3, slot 0; 3 lanes; [\d,]+ bytes", lines[3])
     assert lines[4] == "operators: shuffle, batch"
-    assert lines[5].startswith("dataset web: shards 2, rows 40, bytes ")
+    assert re.fullmatch(r"dataset web: 40 rows in 2 shards, 1,\d{3} bytes", lines[5])
     titles, *lanes = table.splitlines()
     assert titles.split() == ["lane", "position", "delivered", "since", "cut", "bytes", "held"]
     assert [line.split()[0] for line in lanes] == ["0", "1", "2"]

@@ -11,13 +11,16 @@ from zephon import __version__
 from zephon.cli import COMMANDS
 from zephon.cli import explain as explain_command
 
+#: What the installation made of the entry point.
+SCRIPT = Path(sys.executable).with_name("zephon")
+
 
 def test_the_version_and_the_commands_are_told(zephon):
     assert zephon("--version") == (0, f"zephon {__version__}\n", "")
     status, out, _ = zephon("--help")
     assert status == 0
     for command, summary in COMMANDS.items():
-        assert f"\n    {command} " in out
+        assert f"\n    {command}" in out
         assert summary.split()[0] in out
 
 
@@ -99,41 +102,33 @@ def test_a_defect_of_ours_keeps_its_traceback(zephon, recipe, monkeypatch):
         zephon("explain", recipe())
 
 
-def test_the_installed_script_and_the_module_are_this_command_line_and_a_closed_pipe_is_no_error(data):
-    script = Path(sys.executable).with_name("zephon")
-    environment = {**os.environ, "COLUMNS": "80"}
-    for command in ([str(script)], [sys.executable, "-m", "zephon.cli"]):
-        ran = subprocess.run(
-            [*command, "inspect", str(data), "-n", "100000"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=environment,
-        )
-        assert (ran.returncode, ran.stderr) == (0, "")
-        assert ran.stdout.startswith("40 rows in 2 shards of jsonl\n")
-        piped = subprocess.run(
-            [
-                "/bin/bash",
-                "-c",
-                '"$@" | head -n 1; echo "${PIPESTATUS[0]}"',
-                "-",
-                *command,
-                "inspect",
-                str(data),
-                "-n",
-                "100000",
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={**environment, "PYTHONUNBUFFERED": "1"},
-        )
-        assert piped.stdout == "40 rows in 2 shards of jsonl\n0\n"
-        assert piped.stderr == ""
+@pytest.mark.parametrize("command", [[str(SCRIPT)], [sys.executable, "-m", "zephon.cli"]], ids=["script", "module"])
+def test_the_script_and_the_module_are_this_command_line_and_a_closed_pipe_is_no_error(data, command):
+    inspect = [*command, "inspect", str(data), "-n", "100000"]
+    piped = ["/bin/bash", "-c", '"$@" | head -n 1; echo "${PIPESTATUS[0]}"', "-", *inspect]
+    ran = subprocess.run(inspect, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stderr == ""
+    assert ran.stdout.startswith("40 rows in 2 shards of jsonl\n\nrow 0\n")
+    unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    ran = subprocess.run(piped, env=unbuffered, capture_output=True, text=True, timeout=60, check=True)
+    assert (ran.stdout, ran.stderr) == ("40 rows in 2 shards of jsonl\n0\n", "")
 
 
 def test_only_the_command_in_use_is_imported():
-    code = "import sys; from zephon.cli import main; main(['plugins']); print([m for m in sys.modules if m.startswith('zephon.cli.')])"
+    code = """
+import sys
+from zephon.cli import main
+main(["plugins"])
+print([name for name in sys.modules if name.startswith("zephon.cli.")])
+"""
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.splitlines()[-1] == "['zephon.cli.plugins']"
+
+
+def test_a_warning_is_one_line_on_standard_error(recipe):
+    path = recipe(batch=7)  # forty rows over three lanes fill few batches of seven
+    ran = subprocess.run([str(SCRIPT), "explain", str(path)], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.startswith("pipeline ")
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("warning: ")
+    assert "are not delivered" in line

@@ -70,10 +70,8 @@ def test_a_damaged_shard_is_told_in_three_lines(zephon, tmp_path):
 def test_inspect_shows_the_first_rows_as_they_read(zephon, data):
     code, out, _ = zephon("inspect", data, "-n", "2")
     assert code == 0
-    assert (
-        out
-        == f"40 rows in 2 shards of jsonl\n\nrow 0\n  n     0\n  text  {text_of(0).strip()}\n\nrow 1\n  n     1\n  text  {text_of(1)}\n"
-    )
+    shown = [f"row {n}\n  n     {n}\n  text  {text_of(n).strip()}\n" for n in range(2)]
+    assert out == "\n".join(["40 rows in 2 shards of jsonl\n", *shown])
     assert zephon("inspect", data, "-n", "0")[1] == "40 rows in 2 shards of jsonl\n"
 
 
@@ -118,3 +116,19 @@ def test_inspect_of_a_recipe_shows_batches_with_the_origin_of_every_row(zephon, 
     assert "batch 0 of lane 1: 2 rows" in out
     assert out.count("dataset='web'") == 4
     assert out.count("  length  ") == 4
+
+
+def test_inspect_tells_rows_from_what_only_fills_up(zephon, recipe):
+    out = zephon("inspect", recipe(batch=3, options={"tail": "pad"}), "-n", "100")[1]
+    # Forty rows over three lanes: 14, 13 and 13.
+    heads = [line for line in out.splitlines() if line.startswith("batch ")]
+    assert len(heads) == 15
+    assert heads[-3:] == [
+        "batch 4 of lane 0: 2 rows, and 1 to fill it up",
+        "batch 4 of lane 1: 1 rows, and 2 to fill it up",
+        "batch 4 of lane 2: 1 rows, and 2 to fill it up",
+    ]
+    assert all(head.endswith(": 3 rows") for head in heads[:-3])
+    some = {"op": "filter", "predicate": "zephon_recipe_functions:long_enough"}  # of each lane another number
+    out = zephon("inspect", recipe(some, batch=1, options={"tail": "pad"}), "-n", "100")[1]
+    assert out.count(": filler\n") == out.count("batch ") - out.count("Origin(") > 0

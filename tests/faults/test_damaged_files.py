@@ -17,6 +17,7 @@ from zephon.io import Dataset
 from zephon.work import StaticMixtureWorkSource
 from zephon_fault_files import (
     VARIANTS,
+    Stretch,
     entries,
     fails_with,
     flip_page,
@@ -129,6 +130,25 @@ def test_the_rows_of_a_damaged_page_are_dropped_all_and_alone_and_the_same_every
     told = entries(tmp_path / "aside")
     assert sorted((e["shard"], e["row"]) for e in told) == [("part-1.parquet", n) for n in range(5, 10)]
     assert all("row group 1" in e["reason"] for e in told)
+
+
+@pytest.mark.parametrize("block_rows", [None, 150])
+def test_a_damaged_page_in_a_row_group_too_large_to_keep_drops_the_same_rows(tmp_path, block_rows):
+    rows = 2000
+    table = pa.table({"n": range(rows), "text": [f"row {n} " * 20 for n in range(rows)]})
+    path = tmp_path / "a.parquet"
+    pages = {"use_dictionary": False, "write_statistics": False, "data_page_size": 4096, "write_batch_size": 64}
+    pq.write_table(table, path, row_group_size=1000, compression="zstd", write_page_checksum=True, **pages)
+    flip_page(path, 1, 1)
+    dataset = Dataset.from_path("web", tmp_path)
+
+    def make():
+        return Pipeline(work(web=dataset)).batch(50).options(canonical_replicas=2)
+
+    on_error = {"action": "skip", "budget": rows}
+    kept = run(make, on_error=on_error)
+    assert kept.skipped == {"web": 1000}
+    assert run(make, (Stretch(block_rows=block_rows),), on_error=on_error, memory_limit=200_000) == kept
 
 
 def test_damage_in_a_field_nobody_reads_is_no_damage(tmp_path, flipped):

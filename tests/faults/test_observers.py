@@ -5,6 +5,7 @@ import inspect
 import itertools
 import json
 import threading
+import time
 import warnings
 
 import pytest
@@ -331,18 +332,23 @@ class Fault(Exception):
     """What an observer raises."""
 
 
+def doing(hook, action):
+    """An observer of one hook."""
+    arguments = ", ".join(inspect.signature(getattr(hookspecs, hook)).parameters)
+    scope = {"action": action, "hookimpl": hookimpl}
+    exec(f"class Doing:\n    @hookimpl\n    def {hook}(self, {arguments}):\n        action()", scope)
+    return scope["Doing"]()
+
+
 def raising(hook, when):
     """An observer that raises at its event of this number."""
-    arguments = ", ".join(inspect.signature(getattr(hookspecs, hook)).parameters)
     count = itertools.count()
 
-    def body():
+    def action():
         if next(count) == when:
             raise Fault(hook)
 
-    scope = {"body": body, "hookimpl": hookimpl}
-    exec(f"class Raising:\n    @hookimpl\n    def {hook}(self, {arguments}):\n        body()", scope)
-    return scope["Raising"]()
+    return doing(hook, action)
 
 
 @pytest.mark.parametrize("parallelism", [0, 2])
@@ -382,6 +388,33 @@ def test_an_observer_that_raises_on_a_state_ends_the_run_too_and_the_state_can_b
             next(iterator)
     rest = [row_digests(batch) for batch in make(dataset).restore(pipeline.checkpoint())]
     assert seen + rest == [row_digests(batch) for batch in make(dataset)]
+
+
+@pytest.mark.parametrize("parallelism", [0, 2])
+@pytest.mark.parametrize("hook", ["plan", "worker_start", "block", "batch", "quarantine"])
+def test_an_observer_may_close_the_run_it_observes(dataset, hook, parallelism):
+    pipeline = make(dataset, parallelism=parallelism, block_rows=4)
+    recorder = Recorder()
+    before = threading.active_count()
+    with hooks_manager().register(recorder), hooks_manager().register(doing(hook, pipeline.close)):
+        iterator = iter(pipeline)
+        seen = []
+        with fails_with("iterator-closed"):
+            seen.extend(map(row_digests, iterator))
+        # Whoever closes may be another thread, which is still at it.
+        eventually(lambda: "close" in recorder.names() and threading.active_count() == before)
+    assert recorder.names().count("close") == 1
+    whole = [row_digests(batch) for batch in make(dataset)]
+    rest = [row_digests(batch) for batch in make(dataset).restore(pipeline.checkpoint())]
+    assert rest == whole[len(seen) :]
+
+
+def eventually(condition):
+    """Wait for something another thread is about to do."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_digests_of_rounds_see_every_value(dataset):

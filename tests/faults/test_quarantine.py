@@ -28,7 +28,9 @@ def aside(tmp_path, **more):
 
 
 def odd_text(row):
-    raise ValueError(f"\udcff and\n\u2028 of {row['n']}") if row["n"] == 6 else KeyError(row["n"])
+    if row["n"] == 6:
+        raise ValueError("\udcff and\n\u2028 of six")
+    return {"n": row["n"]}
 
 
 def test_each_line_tells_the_origin_the_place_the_reason_and_the_byte(tmp_path, dataset):
@@ -62,9 +64,9 @@ def test_a_reason_of_any_characters_makes_a_line_of_json(tmp_path, dataset):
     pipeline = inline(
         Pipeline(work(web=dataset)).map_transform(odd_text, schema={"n": "int64"}).batch(2), on_error=aside(tmp_path)
     )
-    assert numbers(pipeline) == []
-    told = {entry["origin"]["row"]: entry for entry in entries(tmp_path / "aside") if entry["where"] == "map_transform"}
-    assert told[6]["reason"] == "ValueError: \udcff and\n\u2028 of 6"
+    assert 6 not in numbers(pipeline)
+    (entry,) = [entry for entry in entries(tmp_path / "aside") if entry["where"] == "map_transform"]
+    assert entry["reason"] == "ValueError: \udcff and\n\u2028 of six"
 
 
 def test_nothing_is_written_twice_whatever_is_done_again(tmp_path, dataset):

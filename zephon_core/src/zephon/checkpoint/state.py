@@ -94,8 +94,10 @@ def encode_lane(state: LaneCheckpoint, by_origin: tuple[bool, ...]) -> bytes:
     stages = []
     for stage, may_reread in zip(state.stages, by_origin, strict=True):
         blocks = {name: streams.add("origins", _origins_batch(origins)) for name, origins in stage.held.items()}
+        # All or none: operators hold rows in many small pieces.
+        held_bytes = sum(block.data.nbytes for block in stage.snapshot.blocks.values())
         for name, block in stage.snapshot.blocks.items():
-            if may_reread and block.data.nbytes >= MIN_BYTES_BY_ORIGIN:
+            if may_reread and held_bytes >= MIN_BYTES_BY_ORIGIN:
                 blocks[name] = streams.add("origins", _origins_batch(block.origins))
             else:
                 blocks[name] = streams.add("block", _block_batch(block), block.lane, block.index)

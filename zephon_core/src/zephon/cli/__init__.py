@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from zephon import __version__
 from zephon.errors import ZephonError
@@ -41,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = import_module(f"zephon.cli.{args.command}").run
     try:
-        return run(args)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return run(args)
     except ZephonError as error:
         print(error, file=sys.stderr)
         return 1
@@ -50,3 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """One line for people: where in our code it was raised is of no use to them."""
+    print(f"warning: {message}", file=sys.stderr)

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _rows(identity: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in identity.items() if isinstance(value, (int, str)))
+    return f"{identity['rows']:,} rows in {identity['shards']:,} shards, {identity['bytes']:,} bytes"
 
 
 def _held(stages: list[dict[str, Any]]) -> str:

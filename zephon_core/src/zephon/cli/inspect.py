@@ -37,11 +37,17 @@ def _show_recipe(args: argparse.Namespace, width: int) -> int:
 
     with Pipeline.from_spec(args.path[0]) as pipeline:
         for batch in islice(pipeline, args.n):
-            print(f"\nbatch {batch.index} of lane {batch.lane}: {len(batch)} rows")
+            print(f"\nbatch {batch.index} of lane {batch.lane}: {_rows(len(batch.records), len(batch))}")
             for record in batch.records:
                 print(f"  {record.origin}")
                 _show_row(record.payload, width, args.full)
     return 0
+
+
+def _rows(real: int, size: int) -> str:
+    if real == 0:
+        return "filler"
+    return f"{real} rows" + (f", and {size - real} to fill it up" if real < size else "")
 
 
 def _show_row(row: dict[str, Any], width: int, full: bool) -> None:

@@ -69,8 +69,10 @@ class Session:
     def __init__(self, plan: Plan, start: Start) -> None:
         self.plan = plan = plan.opened()
         self._closed = False
+        self._announced = False
         self._started = False
-        self._lock = threading.Lock()
+        # An observer, or a function of the user, may close the run from within.
+        self._lock = threading.RLock()
         self._runner_name, self._runner = make_runner(plan)
         workers = self._runner.facts.workers
         # A quarter of the limit is the reader's; operator state is what it is; the rest is for work in flight.
@@ -128,9 +130,10 @@ class Session:
             if not self._started:
                 self._begin()
             batch = self._delivery.next(self._announce)
-        except Exception as error:
-            # What was delivered stays countable, so the state before the failure can still be saved.
-            if self._end():
+        except BaseException as error:
+            # What was delivered stays countable, so the state before the failure can still be saved. Ctrl-C may have
+            # struck in the middle of a lane's work on this thread: going on with it could lose rows.
+            if self._end() or not isinstance(error, Exception):
                 raise
             # Closed meanwhile from another thread: whatever broke here broke because of that.
             raise _iterator_closed() from error
@@ -152,9 +155,10 @@ class Session:
             self._hooks.call(hook, run=self._run, **event)
 
     def _begin(self) -> None:
-        self._tell("plan", plan=describe(self.plan))
         programs: Sequence[Program] = self.plan.programs
         if self._hooks is not None:
+            self._announced = True
+            self._tell("plan", plan=describe(self.plan))
             workers = ObservedWorkers(self._hooks, {"run": self._run, "runner": self._runner_name})
             programs = [ObservedProgram(program, workers) for program in programs]
         # Who closes meanwhile, from another thread, waits until there is something whole to close.
@@ -204,7 +208,7 @@ class Session:
         self._coordinator.stop()
         self._runner.close()
         self.plan.reader.close()
-        if self._started:
+        if self._announced:
             self._tell("close", stats=self.stats())
         return True
 

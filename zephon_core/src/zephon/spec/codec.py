@@ -33,7 +33,8 @@ def to_plain(spec: Any, *, data_only: bool = False, defaults: bool = True, porta
         spec: an attrs instance or a value.
         data_only: leave out execution fields; this is what a fingerprint is made of.
         defaults: keep fields that have their default value; recipes leave them out.
-        portable: refuse functions that cannot be imported again; a fingerprint takes their name as it is.
+        portable: refuse functions that cannot be imported again; a fingerprint takes their name as it is, and what is
+            only shown the class of any live object.
 
     Raises:
         ConfigError: ``callable-not-importable`` for a lambda, closure or live object;
@@ -77,6 +78,8 @@ def to_plain(spec: Any, *, data_only: bool = False, defaults: bool = True, porta
                 code="callable-not-importable",
             )
         return callable_reference(spec)
+    if not (portable or data_only):
+        return f"<{type(spec).__module__}.{type(spec).__qualname__}>"
     raise ConfigError(
         f"a {type(spec).__module__}.{type(spec).__qualname__} has no plain form",
         found=repr(spec)[:200],

@@ -278,12 +278,7 @@ class StaticMixtureWorkSource(WorkSource):
     def settings(self) -> dict[str, Any]:
         """The arguments that differ from their defaults, but for the datasets, as plain data: what a recipe holds."""
         defaults = {field.alias: field.default for field in attrs.fields(type(self))}
-        given = {name: value for name, value in self._settings().items() if value != defaults[name]}
-        for name in ("exhausted_policy", "max_repeats", "stop_after_passes"):
-            if isinstance(given.get(name), Mapping):
-                # What is None is as if it were not named; TOML has no null.
-                given[name] = {dataset: value for dataset, value in given[name].items() if value is not None}
-        return given
+        return {name: value for name, value in self._settings().items() if value != defaults[name]}
 
     def to_plain(self) -> dict[str, Any]:
         """All settings, the datasets' sizes, and the phases they lead to.
@@ -382,10 +377,10 @@ class StaticMixtureWorkSource(WorkSource):
             "shuffle_shards": self.shuffle_shards,
             "shuffle_within_shard": self.shuffle_within_shard,
             "shuffle_block_size": self.shuffle_block_size,
-            "exhausted_policy": self.exhausted_policy,
+            "exhausted_policy": _named(self.exhausted_policy),
             "reshuffle_on_repeat": self.reshuffle_on_repeat,
-            "max_repeats": self.max_repeats,
-            "stop_after_passes": self.stop_after_passes,
+            "max_repeats": _named(self.max_repeats),
+            "stop_after_passes": _named(self.stop_after_passes),
             "token_estimation": self.token_estimation,
         }
 
@@ -475,6 +470,13 @@ class StaticMixtureWorkSource(WorkSource):
                     self._derived.cache.reserve(_TABLES * order.table_bytes)
                     self._derived.orders[name] = order
         return order
+
+
+def _named(policy: Any) -> Any:
+    """A policy without the datasets it says nothing of: None is as if they were not named."""
+    if not isinstance(policy, Mapping):
+        return policy
+    return {name: value for name, value in policy.items() if value is not None} or None
 
 
 def _check_lane(lane: int, lanes: int) -> None:
