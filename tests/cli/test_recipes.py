@@ -410,3 +410,10 @@ def test_a_file_that_is_no_toml_is_named(tmp_path, text):
     with fails_with("recipe-invalid", ConfigError) as found:
         Pipeline.from_spec(path)
     assert str(path) in found[0].found
+
+
+def test_a_recipe_says_nothing_of_the_rank_that_wrote_it(files):
+    """All who read it would be the same group; the number of lanes it implied is kept."""
+    work = StaticMixtureWorkSource(datasets=datasets(files)[:1], mixture={"web": 1}, seed=1)
+    spec = Pipeline(work).batch(2).options(dp_degree=4, dp_group_id=3).to_spec()
+    assert spec["options"] == {"canonical_replicas": 4}

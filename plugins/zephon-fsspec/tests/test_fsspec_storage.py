@@ -229,7 +229,7 @@ class Answered(Exception):
     ("headers", "low", "high"),
     [
         ({"Retry-After": "2.5"}, 2.5, 2.5),
-        ({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)}, 60, 91),
+        ({"retry-after": format_datetime(datetime.now(UTC) + timedelta(hours=9), usegmt=True)}, 3600, 32401),
         ({"Retry-After": "Mon, 01 Jan 2001 00:00:00 GMT"}, 0, 0),
         ({"Retry-After": "soon"}, 0, 0),
         ({"Other": "3"}, 0, 0),

@@ -7,6 +7,7 @@ import pytest
 from zephon.errors import ConfigError, PluginError
 from zephon.io import Dataset
 from zephon.plugins import ShardFormatDescriptor, register
+from zephon.plugins.known import KNOWN
 
 ROWS = [{"x": 1}]
 
@@ -76,7 +77,8 @@ def test_formats_that_claim_neither_content_nor_suffix_are_not_imported(write, d
         assert excinfo.value.code == "plugin-broken"
 
 
-def test_unknown_files_are_an_error_that_says_what_is_installed_and_what_to_install(write):
+def test_unknown_files_are_an_error_that_says_what_is_installed_and_what_to_install(write, monkeypatch):
+    monkeypatch.setitem(KNOWN["shard_format"], "vortex", "zephon-vortex")
     with pytest.raises(ConfigError) as excinfo:
         Dataset.from_path("web", write({"a.vortex": b"what is this"}))
     assert excinfo.value.code == "format-unknown"

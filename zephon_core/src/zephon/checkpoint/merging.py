@@ -35,7 +35,7 @@ class Merged:
         """Number of lanes of the run."""
         return int(self.header["lanes"])
 
-    def require(self, owned: Sequence[int]) -> None:
+    def require(self, owned: Sequence[int], why: str = "which this rank owns now") -> None:
         """Check that all these lanes are there.
 
         Raises:
@@ -44,7 +44,7 @@ class Merged:
         missing = [lane for lane in owned if lane not in self.lanes]
         if missing:
             raise CheckpointError(
-                f"the checkpoint lacks lanes {ranges(missing)}, which this rank owns now",
+                f"the checkpoint lacks lanes {ranges(missing)}, {why}",
                 found=f"lanes {ranges(sorted(self.lanes))} of {self.total}",
                 fix="pass the states of all ranks that wrote it: pipeline.restore([state_0, state_1, ...])",
                 code="checkpoint-incomplete",

@@ -9,6 +9,13 @@ program          what a worker does with one task: read, apply row operators, se
 lane             one lane at work: ordered stages, lane operator states, consistent cuts
 coordinator      which lane works next; bytes in flight
 delivery         strict rotation over the owned lanes; rounds, tails, fillers
+tally            rows, tokens and passes per dataset, as delivered
 session          one run of a plan: everything above, started, checkpointed and closed
+quarantine       rows that were set aside, one file a lane
+observe          workers under observation, for hooks
+resume           may this pipeline go on from that checkpoint, and if not, why
+recipe           a pipeline as plain data; operators as methods
+explain          the compiled plan, as data and as text
+inline           the runner that works on the calling thread
 ===============  ==========================================================================
 """

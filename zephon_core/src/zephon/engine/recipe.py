@@ -30,6 +30,8 @@ from pathlib import Path
 from types import MethodType
 from typing import Any, Protocol
 
+import attrs
+
 from zephon.abc import DatasetInfo, Operator, WorkSource
 from zephon.engine.options import Options
 from zephon.errors import ConfigError, PluginError
@@ -114,6 +116,10 @@ def to_recipe(work: WorkSource, operators: Sequence[tuple[str, Operator]], optio
         "source": source,
         "operators": [{"op": name, **_written(f"operator {name!r}", op)} for name, op in operators],
     }
+    # Who this rank is does not belong into a recipe: all who read it would be the same group.
+    if options.canonical_replicas is None and options.dp_degree is not None:
+        options = attrs.evolve(options, canonical_replicas=options.dp_degree)
+    options = attrs.evolve(options, dp_degree=None, dp_group_id=None)
     settings = _written("the options", options)
     if settings:
         recipe["options"] = settings

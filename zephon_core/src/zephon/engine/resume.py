@@ -49,7 +49,7 @@ def resumable_plan(merged: Merged, work: WorkSource, compile_: Callable[[WorkSou
             plan = compile_(work.resumed(old["work"], merged.total, positions), merged.total)
             if plan.spec["work"] != old["work"]:
                 # Where an edit may begin depends on every lane, and all ranks have to come to the same answer.
-                merged.require(range(merged.total))
+                merged.require(range(merged.total), "and where the changed curriculum may begin depends on all")
                 found += _flushed(merged, plan)
     if found:
         raise CheckpointError(

@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -21,11 +21,12 @@ from zephon.engine.coordinator import Coordinator
 from zephon.engine.delivery import Cursor, Delivery
 from zephon.engine.explain import describe
 from zephon.engine.lane import Lane
+from zephon.engine.observe import ObservedProgram, ObservedWorkers
 from zephon.engine.plan import Plan, function_sources, versions
 from zephon.engine.program import Dropped
 from zephon.engine.quarantine import Quarantine, quarantine_entry
 from zephon.errors import DataError, EngineError
-from zephon.plugins import HookManager, hooks, registry
+from zephon.plugins import hooks, registry
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -324,73 +325,6 @@ class BatchIterator:
     def close(self) -> None:
         """End the run."""
         self._finalizer()
-
-
-class ObservedWorkers:
-    """Announces each worker once, however many programs it opens: with its first, and when its last is closed."""
-
-    def __init__(self, hooks: HookManager, event: Mapping[str, Any]) -> None:
-        self._hooks = hooks
-        self._event = event
-        #: Programs each worker has open. A worker touches only its own number.
-        self._open: Counter[str] = Counter()
-
-    def opened(self, worker: str) -> None:
-        """A worker has opened a program."""
-        if not self._open[worker]:
-            self._hooks.call("worker_start", **self._event, worker=worker)
-        self._open[worker] += 1
-
-    def closed(self, worker: str) -> None:
-        """A worker has closed a program; it closes all of them when it ends."""
-        self._open[worker] -= 1
-        if not self._open[worker]:
-            self._hooks.call("worker_stop", **self._event, worker=worker, reason="")
-
-
-@attrs.frozen
-class ObservedProgram:
-    """A program that tells observers which workers open it."""
-
-    program: Program
-    workers: ObservedWorkers
-
-    def open(self) -> Callable[[Any], Any]:
-        """Open the program and announce its worker."""
-        instance = self.program.open()
-        worker = threading.current_thread().name
-        try:
-            self.workers.opened(worker)
-        except BaseException:
-            _close(instance)
-            raise
-        return ObservedWorker(instance, worker, self.workers)
-
-
-@attrs.frozen
-class ObservedWorker:
-    """A worker's instance of a program."""
-
-    instance: Callable[[Any], Any]
-    worker: str
-    workers: ObservedWorkers
-
-    def __call__(self, task: Any) -> Any:
-        """Carry out one task."""
-        return self.instance(task)
-
-    def close(self) -> None:
-        """End, and say so."""
-        try:
-            _close(self.instance)
-        finally:
-            self.workers.closed(self.worker)
-
-
-def _close(instance: Any) -> None:
-    close = getattr(instance, "close", None)
-    if close is not None:
-        close()
 
 
 def make_runner(plan: Plan) -> tuple[str, Runner]:
