@@ -298,3 +298,10 @@ def test_groups_that_are_asked_in_lockstep_disagree_about_no_end():
             odd.rounds(1000)
     finally:
         odd.close()
+
+
+def test_an_agreement_on_more_than_was_offered_is_an_error_not_rounds_of_filler():
+    pipeline = filtered(lanes=2).options(agree=lambda offered: max(offered, 1), parallelism=0)
+    with pytest.raises(EngineError) as caught:
+        list(pipeline)
+    assert caught.value.code == "agree-exceeds-offer"

@@ -215,7 +215,10 @@ class PipelineBase:
         self.restore(state_dict)
 
     def stats(self) -> dict[str, Any]:
-        """Counters of this rank's lanes, as delivered: rows, tokens, passes begun and rows skipped per dataset."""
+        """Counters of this rank's lanes, as delivered: rows, tokens, passes begun and rows skipped per dataset.
+
+        They count whole lanes: groups that share a lane each count all of it, so their sums would count it twice.
+        """
         from zephon.engine.session import Session, Start
 
         if self._session is not None and self._pending is None:

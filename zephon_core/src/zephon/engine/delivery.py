@@ -19,6 +19,7 @@ from zephon.engine.coordinator import Coordinator
 from zephon.engine.lane import Cut, Item
 from zephon.engine.tally import Tally
 from zephon.engine.topology import Slot, Topology
+from zephon.errors import EngineError
 
 #: What a rank that has come to its end offers under ``tail="pad"``: it can go on with filler for ever.
 FOR_EVER: Final = 1 << 40
@@ -154,7 +155,15 @@ class Delivery:
         if end.agree is None:
             return self._rounds_ready() > 0
         if self._granted <= 0:
-            self._granted = end.agree(self._rounds_ready())
+            offered = self._rounds_ready()
+            self._granted = end.agree(offered)
+            if self._granted > offered:
+                raise EngineError(
+                    "the ranks agreed on more rounds than this one offered",
+                    found=f"agree({offered}) returned {self._granted}; it has to be the minimum over all ranks",
+                    fix="agree=lambda n: <all-reduce of n with MIN>",
+                    code="agree-exceeds-offer",
+                )
             if self._granted >= FOR_EVER:  # every rank has ended
                 return False
         return self._granted > 0
