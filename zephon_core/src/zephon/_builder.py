@@ -275,8 +275,3 @@ class PipelineBase:
         for name, operator in operators:
             pipeline._append(name, operator)
         return pipeline.options(**settings) if settings else pipeline
-
-    def _operator(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
-        from zephon.plugins import registry
-
-        return self._append(name, registry("operator").load(name)(*args, **kwargs))

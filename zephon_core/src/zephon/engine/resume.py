@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from zephon.abc import WorkSource
 from zephon.checkpoint import Merged
@@ -15,6 +15,7 @@ from zephon.io import identity_differences
 from zephon.spec import differences
 
 
+@runtime_checkable
 class Resumable(Protocol):
     """A work source that keeps what a checkpoint has settled, e.g. chunk sizes, when its schedule was extended."""
 
@@ -45,7 +46,7 @@ def resumable_plan(merged: Merged, work: WorkSource, compile_: Callable[[WorkSou
     if old["work"] != new["work"]:
         positions = [merged.lanes[n].frontier if n in merged.lanes else 0 for n in range(merged.total)]
         found += work.continues(old["work"], merged.total, positions)
-        if not found and hasattr(work, "resumed"):
+        if not found and isinstance(work, Resumable):
             plan = compile_(work.resumed(old["work"], merged.total, positions), merged.total)
             if plan.spec["work"] != old["work"]:
                 # Where an edit may begin depends on every lane, and all ranks have to come to the same answer.
