@@ -305,3 +305,17 @@ def test_an_agreement_on_more_than_was_offered_is_an_error_not_rounds_of_filler(
     with pytest.raises(EngineError) as caught:
         list(pipeline)
     assert caught.value.code == "agree-exceeds-offer"
+
+
+def test_an_endless_source_whose_documents_are_all_dropped_by_the_packer_is_an_error_not_a_hang():
+    work = source(documents("a", [30] * 10), exhausted_policy="repeat")
+    pipeline = Pipeline(work).pack_flat(8, overflow="drop").batch(1).options(parallelism=0)
+    with pipeline, pytest.raises(EngineError) as caught:
+        next(iter(pipeline))
+    assert caught.value.code == "nothing-passes"
+
+
+def test_a_packer_that_gathers_many_tiny_documents_for_one_batch_is_patiently_waited_for():
+    work = source(documents("a", [1] * 10), exhausted_policy="repeat")
+    with Pipeline(work).pack_flat(4096).batch(8).options(parallelism=0) as pipeline:
+        assert sum(map(len, next(iter(pipeline))["input_ids"].to_pylist())) == 8 * 4096

@@ -108,6 +108,7 @@ class Lane:
         length: int | None,
         batches: int | None,
         barren_after: int | None,
+        silent_after: int | None,
         skips_bad_rows: bool,
         restored: LaneCheckpoint | None,
     ) -> None:
@@ -122,6 +123,8 @@ class Lane:
         self._length = length
         self._batches = batches
         self._barren_after = barren_after
+        self._silent_after = silent_after
+        self._since_made = 0  # rows read since the last microbatch left
         self._skips = skips_bad_rows
         restored = restored if restored is not None else LaneCheckpoint(lane=number)
         self.position = restored.position
@@ -252,6 +255,11 @@ class Lane:
             flow.failure = error
             return
         flow.block = result.block
+        if k == 0:
+            self._since_made += result.rows_in
+            if self._silent_after is not None and self._since_made > self._silent_after:
+                flow.failure = _barren(self.number, self._since_made)
+                return
         self._skip(flow, result.dropped)
         if len(result.block):
             self._barren[k] = 0
@@ -375,6 +383,7 @@ class Lane:
         block = flow.block if len(flow.block) else None
         if block is not None:
             self._made += 1
+            self._since_made = 0
             if self._made <= self._drop_until:
                 return  # delivered before the restore; its cut would move a state that must not change yet
         if self._batches is not None and self._made > self._batches:

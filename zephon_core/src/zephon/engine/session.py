@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from zephon.abc import CheckpointState, Program, Runner
+from zephon.abc import CheckpointState, LaneOperator, Program, Runner
 from zephon.batch import Batch
 from zephon.block import Block
 from zephon.checkpoint.merging import Merged, lane_key
@@ -62,6 +62,8 @@ _RUNS = itertools.count()
 #: Passes over little data, and rows of much data, that a lane reads before it gives up on a filter nothing passes.
 PASSES_OF_LITTLE: Final = 32
 MUCH_DATA: Final = 1 << 20
+#: How many times over lane operators may take in what they can hold before they have to let something out.
+PATIENCE: Final = 64
 
 
 class Session:
@@ -192,6 +194,7 @@ class Session:
             length=plan.lengths[number] if plan.lengths is not None else None,
             batches=batches,
             barren_after=barren_after,
+            silent_after=silent_after(plan),
             skips_bad_rows=plan.options.on_error.action != "raise",
             restored=self._start.lanes.get(number),
         )
@@ -304,6 +307,23 @@ def _iterator_closed() -> EngineError:
         fix="iterate the pipeline again, or restore a checkpoint first",
         code="iterator-closed",
     )
+
+
+def silent_after(plan: Plan) -> int | None:
+    """Rows of an endless source after which a lane that has made no microbatch never will, or None.
+
+    Only where every lane operator says how much it holds: a fold of the user's may rightly wait for any number of rows.
+    """
+    sizes = [
+        bound.operator.state_bytes(bound.context.schema, plan.row_bytes)
+        for bound in plan.chain.bound
+        if isinstance(bound.operator, LaneOperator)
+    ]
+    if plan.lengths is not None or not all(sizes):
+        return None
+    held = plan.state_bytes / max(1.0, plan.row_bytes)
+    rows = sum(dataset.total() for dataset in plan.datasets)
+    return max(rows, MUCH_DATA) + int(PATIENCE * held)
 
 
 class BatchIterator:
