@@ -28,7 +28,14 @@ FOR_EVER: Final = 1 << 40
 class Cursor:
     """How far the consumer has come in one lane."""
 
-    def __init__(self, lane: int, datasets: Sequence[str], restored: LaneCheckpoint | None, raw: bytes | None) -> None:
+    def __init__(
+        self,
+        lane: int,
+        datasets: Sequence[str],
+        schema: pa.Schema,
+        restored: LaneCheckpoint | None,
+        raw: bytes | None,
+    ) -> None:
         start = restored if restored is not None else LaneCheckpoint(lane=lane)
         self.lane = lane
         self.delivered = start.delivered
@@ -37,7 +44,7 @@ class Cursor:
         self.restored, self.raw = restored, raw
         self.cut = Cut(position=start.position, stages=start.stages, skipped=start.counters.get("skipped", {}))
         self.cut_number = start.delivered - start.since_cut
-        self.tally = Tally(datasets, start.counters.get("delivered", {}))
+        self.tally = Tally(datasets, schema, start.counters.get("delivered", {}))
         #: Rows set aside before what was received; those after the cut will be met, and counted, once more.
         self.skipped: Mapping[str, int] = start.counters.get("skipped_so_far", self.cut.skipped)
         #: What the lane's operators have counted, once it has ended; until then their snapshots tell.

@@ -89,9 +89,10 @@ class Session:
         )
         self._workers = workers
         self._start = start
-        names = plan.facts.datasets
+        names, schema = plan.facts.datasets, plan.chain.output
         self._cursors = {
-            lane: Cursor(lane, names, start.lanes.get(lane), start.raw.get(lane)) for lane in plan.topology.owned
+            lane: Cursor(lane, names, schema, start.lanes.get(lane), start.raw.get(lane))
+            for lane in plan.topology.owned
         }
         self._delivery = Delivery(
             plan.topology,

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from zephon.block import DOCUMENTS_FIELD, META_ROLE, Block, list_parts
 
@@ -21,32 +22,29 @@ class Tally:
 
     Args:
         datasets: dataset names; origins index them.
+        schema: schema of the microbatches.
         start: counters to go on from, as :meth:`to_plain` gave them.
     """
 
-    def __init__(self, datasets: Sequence[str], start: Mapping[str, Mapping[str, int]]) -> None:
+    def __init__(self, datasets: Sequence[str], schema: pa.Schema, start: Mapping[str, Mapping[str, int]]) -> None:
         self._names = tuple(datasets)
         self._rows, self._tokens, self._epochs = (
             np.array([start.get(kind, {}).get(name, 0) for name in self._names], dtype=np.int64)
             for kind in ("rows", "tokens", "epochs")
         )
         self._gathered: list[tuple[npt.NDArray[np.int16], Counts]] = []
-        self._layout: tuple[object, bool, str | None] = (None, False, None)
+        self._packed = DOCUMENTS_FIELD in schema.names
+        self._tokens_field = next((f.name for f in schema if (f.metadata or {}).get(META_ROLE) == b"tokens"), None)
 
     def add(self, block: Block) -> None:
         """Count one microbatch."""
-        schema = block.data.schema
-        if self._layout[0] is not schema:
-            tokens = next((f.name for f in schema if (f.metadata or {}).get(META_ROLE) == b"tokens"), None)
-            self._layout = (schema, DOCUMENTS_FIELD in schema.names, tokens)
-        _, packed, tokens_field = self._layout
-        if packed:
+        if self._packed:
             self._add_documents(block)
             return
         origins = block.origins
         self._gathered.append((origins.dataset, origins.epoch))
-        if tokens_field is not None:
-            lengths = np.diff(list_parts(block.data.column(tokens_field))[0])
+        if self._tokens_field is not None:
+            lengths = np.diff(list_parts(block.data.column(self._tokens_field))[0])
             single = origins.dataset >= 0
             self._tokens += self._sum(origins.dataset[single], lengths[single])
         if len(self._gathered) >= GATHERED:
