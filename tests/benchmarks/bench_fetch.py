@@ -4,8 +4,8 @@
 
 Real text (Python's own library sources, cut at random places) in four shards of each format. Every round runs every
 contestant once, in turn; the table gives medians of samples per second, start included, and the ratio to pyarrow
-in the same run. pyarrow reads the same column of the same files with its own threads and hands out batches of 1,000
-rows; ours delivers microbatches through ``Pipeline``, with the default settings but for the lanes.
+in the same run. pyarrow reads the same column of the same files whole, with its own threads; ours delivers microbatches
+through ``Pipeline``, with the default settings but for the lanes.
 """
 
 from __future__ import annotations
@@ -56,12 +56,9 @@ def make_corpus(folder: Path, rows: int) -> None:
 
 
 def pyarrow_parquet(folder: Path, passes: int) -> int:
-    """Rows of a scan by row groups, pyarrow's threads on."""
-    rows = 0
-    for _ in range(passes):
-        for path in sorted((folder / "parquet").glob("*.parquet")):
-            rows += sum(b.num_rows for b in pq.ParquetFile(path).iter_batches(1000, columns=["text"], use_threads=True))
-    return rows
+    """Rows of whole-file reads with threads: the fastest of pyarrow's ways, iter_batches takes 1.7 times as long."""
+    paths = sorted((folder / "parquet").glob("*.parquet"))
+    return sum(pq.read_table(path, columns=["text"]).num_rows for _ in range(passes) for path in paths)
 
 
 def pyarrow_jsonl(folder: Path, passes: int) -> int:
