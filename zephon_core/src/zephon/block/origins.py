@@ -82,6 +82,10 @@ class Origins:
         """The arrays by name, in the order of :data:`ORIGIN_DTYPES`."""
         return {name: getattr(self, name) for name in ORIGIN_DTYPES}
 
+    def at(self, row: int) -> tuple[int, ...]:
+        """One row's origin as plain integers, in the order of :data:`ORIGIN_DTYPES`."""
+        return tuple(int(column[row]) for column in self.columns().values())
+
     def slice(self, start: int, stop: int) -> Origins:
         """Rows ``start:stop`` as views."""
         return self._picked(slice(start, stop))

@@ -314,7 +314,7 @@ class Lane:
         except BadRowsError as error:
             if not self._skips:
                 raise_bad_rows(error, self._label(k), block.origins, self._row_name)
-            dropped = [Dropped(self._label(k), origin_at(block.origins, b.row), b.reason, b.offset) for b in error.rows]
+            dropped = [Dropped(self._label(k), block.origins.at(b.row), b.reason, b.offset) for b in error.rows]
             good = np.ones(len(block), dtype=bool)
             good[[bad.row for bad in error.rows]] = False
         # By contract push raises before it has changed anything, so the rest can be pushed again.
@@ -429,11 +429,6 @@ class Lane:
 
 
 _NO_ROWS: Final = Block(empty_columns(0), Origins.empty())
-
-
-def origin_at(origins: Origins, row: int) -> tuple[int, ...]:
-    """One row's origin as plain integers."""
-    return tuple(int(column[row]) for column in origins.columns().values())
 
 
 def _barren(lane: int, rows: int) -> EngineError:

@@ -20,7 +20,7 @@ from zephon.engine.lane import LaneStage
 from zephon.engine.options import Options, default_memory_limit
 from zephon.engine.program import Source, StageProgram, Step
 from zephon.engine.topology import Identity, Topology, layout
-from zephon.engine.validate import Bound, Chain, build_chain, check_order
+from zephon.engine.validate import Bound, Chain, build_chain, check_order, makes_batches
 from zephon.errors import PlanError
 from zephon.io.dataset import Dataset
 from zephon.io.reader import BlockReader
@@ -54,7 +54,7 @@ class Plan:
         spec: data settings as plain data; ``fingerprint`` is its hash.
         notes: what a person should know, one sentence each.
         memory_limit: bytes.
-        state_bytes: estimate of one lane's operator state.
+        state_sizes: per lane operator, an estimate of the bytes its state in one lane holds; 0 where it does not say.
         row_bytes: average bytes of a row as it lies in its shard.
     """
 
@@ -72,8 +72,13 @@ class Plan:
     spec: Mapping[str, Any]
     notes: tuple[str, ...]
     memory_limit: int
-    state_bytes: int
+    state_sizes: Mapping[str, int]
     row_bytes: float
+
+    @property
+    def state_bytes(self) -> int:
+        """Estimate of one lane's operator state."""
+        return sum(self.state_sizes.values())
 
     @property
     def lanes(self) -> int:
@@ -182,7 +187,7 @@ def compile_plan(
         spec=_spec(work, datasets, chain, lanes, written),
         notes=(*notes, *_notes(chain)),
         memory_limit=memory_limit,
-        state_bytes=_state_bytes(chain, row_bytes),
+        state_sizes=_state_sizes(chain, row_bytes),
         row_bytes=row_bytes,
     )
     _check_memory(plan)
@@ -288,11 +293,7 @@ def _counts_known(chain: Chain, options: Options) -> bool:
     """Whether every row read is surely one row batched and every microbatch one delivered."""
     if options.on_error.action != "raise":
         return False
-    return all(
-        bound.operator.preserves_rows
-        or (isinstance(bound.operator, LaneOperator) and bound.operator.emits == "microbatches")
-        for bound in chain.bound
-    )
+    return all(bound.operator.preserves_rows or makes_batches(bound.operator) for bound in chain.bound)
 
 
 def _ending(
@@ -393,21 +394,20 @@ def _read_less(operator: Operator) -> str:
     return "an operator that knows the ones it needs, such as a filter by an Arrow expression, reads less"
 
 
-def _state_bytes(chain: Chain, row_bytes: float) -> int:
-    return sum(
-        b.operator.state_bytes(b.context.schema, row_bytes) for b in chain.bound if isinstance(b.operator, LaneOperator)
-    )
+def _state_sizes(chain: Chain, row_bytes: float) -> dict[str, int]:
+    return {
+        bound.label: bound.operator.state_bytes(bound.context.schema, row_bytes)
+        for bound in chain.bound
+        if isinstance(bound.operator, LaneOperator)
+    }
 
 
 def _check_memory(plan: Plan) -> None:
     needed = plan.state_bytes * len(plan.topology.owned)
     if needed > plan.memory_limit:
-        biggest = max(
-            (b for b in plan.chain.bound if isinstance(b.operator, LaneOperator)),
-            key=lambda b: b.operator.state_bytes(b.context.schema, plan.row_bytes),  # type: ignore[attr-defined]
-        )
+        biggest = max(plan.state_sizes, key=plan.state_sizes.__getitem__)
         raise PlanError(
-            f"the operators' state does not fit into memory_limit; the largest is {biggest.label!r}",
+            f"the operators' state does not fit into memory_limit; the largest is {biggest!r}",
             found=f"{needed >> 20} MiB for {len(plan.topology.owned)} lanes; limit {plan.memory_limit >> 20} MiB",
             fix=f".options(memory_limit={-(-needed * 5 // 4 >> 20)} << 20), smaller buffers, or fewer lanes per rank",
             code="memory-limit",

@@ -226,12 +226,12 @@ class StageWorker:
         if not self._program.skip:
             self._raise(bad, step.label, block.origins)
         for i in range(len(block)):
-            dropped.append(Dropped(step.label, _origin(block.origins, i), bad.rows[0].reason, -1))
+            dropped.append(Dropped(step.label, block.origins.at(i), bad.rows[0].reason, -1))
         return _no_rows(block, step)
 
     def _set_aside(self, error: BadRowsError, where: str, origins: Origins, dropped: list[Dropped]) -> Origins:
         for bad in error.rows:
-            dropped.append(Dropped(where, _origin(origins, bad.row), bad.reason, bad.offset))
+            dropped.append(Dropped(where, origins.at(bad.row), bad.reason, bad.offset))
         return origins.take(_good_rows(error, len(origins)))
 
     def _raise(self, error: BadRowsError, where: str, origins: Origins) -> NoReturn:
@@ -312,10 +312,6 @@ def _good_rows(error: BadRowsError, rows: int) -> npt.NDArray[np.bool_]:
     good = np.ones(rows, dtype=bool)
     good[[bad.row for bad in error.rows]] = False
     return good
-
-
-def _origin(origins: Origins, row: int) -> tuple[int, ...]:
-    return tuple(int(column[row]) for column in origins.columns().values())
 
 
 def _keys(origins: Origins) -> npt.NDArray[np.uint64]:

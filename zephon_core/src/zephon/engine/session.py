@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from zephon.abc import CheckpointState, LaneOperator, Program, Runner
+from zephon.abc import CheckpointState, Program, Runner
 from zephon.batch import Batch
 from zephon.block import Block
 from zephon.checkpoint.merging import Merged, lane_key
@@ -315,12 +315,7 @@ def silent_after(plan: Plan) -> int | None:
 
     Only where every lane operator says how much it holds: a fold of the user's may rightly wait for any number of rows.
     """
-    sizes = [
-        bound.operator.state_bytes(bound.context.schema, plan.row_bytes)
-        for bound in plan.chain.bound
-        if isinstance(bound.operator, LaneOperator)
-    ]
-    if plan.lengths is not None or not all(sizes):
+    if plan.lengths is not None or not all(plan.state_sizes.values()):
         return None
     held = plan.state_bytes / max(1.0, plan.row_bytes)
     rows = sum(dataset.total() for dataset in plan.datasets)

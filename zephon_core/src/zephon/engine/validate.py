@@ -65,6 +65,11 @@ class Chain:
         return self.bound[-1].output if self.bound else self.source
 
 
+def makes_batches(operator: Operator) -> bool:
+    """Whether every block an operator emits is one microbatch."""
+    return isinstance(operator, LaneOperator) and operator.emits == "microbatches"
+
+
 def check_order(operators: Sequence[tuple[str, Operator]]) -> int:
     """Check that exactly one operator makes microbatches and only row operators follow it.
 
@@ -74,7 +79,7 @@ def check_order(operators: Sequence[tuple[str, Operator]]) -> int:
     Raises:
         PlanError: ``no-batch`` or ``operator-after-batch``.
     """
-    places = [i for i, (_, op) in enumerate(operators) if isinstance(op, LaneOperator) and op.emits == "microbatches"]
+    places = [i for i, (_, op) in enumerate(operators) if makes_batches(op)]
     if not places:
         raise PlanError(
             "the pipeline makes no microbatches",
@@ -149,7 +154,7 @@ def _walk(
     bound: list[Bound] = []
     for name, given in operators:
         here = attrs.evolve(context, operator=name, occurrence=seen.get(name, 0), schema=schema)
-        if not any(isinstance(b.operator, LaneOperator) and b.operator.emits == "microbatches" for b in bound):
+        if not any(makes_batches(b.operator) for b in bound):
             here = attrs.evolve(here, batch_view=None)
         seen[name] = here.occurrence + 1
         _check_reads(name, given, schema, fields, conflicts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
-import os
 import shutil
 import sys
 import sysconfig
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from zephon.abc import TrainsTokenizers, WritesShards
+from zephon.io.indexing import cache_directory
 from zephon.plugins import registry
 
 SHARD_BYTES: Final = 4 << 20
@@ -44,10 +44,7 @@ class Facts(NamedTuple):
 
 def default_folder() -> Path:
     """Below the user's cache directory, one per Python version: its sources are the text."""
-    cache = os.environ.get("ZEPHON_CACHE_DIR") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "zephon"
-    )
-    return Path(cache) / f"demo-python{'.'.join(map(str, sys.version_info[:3]))}"
+    return Path(cache_directory()) / f"demo-python{'.'.join(map(str, sys.version_info[:3]))}"
 
 
 def prepare(folder: Path) -> Facts:
