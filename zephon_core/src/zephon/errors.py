@@ -116,9 +116,13 @@ class BadRowsError(DataError):
 class StorageError(ZephonError, OSError):
     """The place data lives did not answer, or answered with an error, after all retries."""
 
-    # OSError pickles through its own __reduce__; ours has to win.
-    __reduce__ = ZephonError.__reduce__
-    __str__ = ZephonError.__str__
+    # OSError has a way of its own to be pickled and to be shown; ours has to win.
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ZephonError.__reduce__(self)
+
+    def __str__(self) -> str:
+        return ZephonError.__str__(self)
 
 
 class CheckpointError(ZephonError):

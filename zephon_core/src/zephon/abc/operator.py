@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import attrs
 import numpy as np
@@ -138,6 +138,14 @@ class Operator(ABC):
     def optional_reads(self) -> Sequence[str]:
         """Fields used where they are present; their absence is no error."""
         return ()
+
+    if TYPE_CHECKING:
+        # An operator may give these facts as properties, class attributes or attrs fields. mypy goes by the first
+        # declaration and checks all three forms. Pyright goes by the last: it takes nothing but a property for a
+        # property, and no read-only type of its own admits the other forms.
+        preserves_rows: Any  # type: ignore[no-redef]
+        reads: Any  # type: ignore[no-redef]
+        optional_reads: Any  # type: ignore[no-redef]
 
     @abstractmethod
     def output_schema(self, schema: pa.Schema) -> pa.Schema:

@@ -31,12 +31,13 @@ __all__ = [
 
 _HOME = {"DirectoryStore": "directory", "Merged": "merging", "merge": "merging"}
 
+if not TYPE_CHECKING:  # which would take it that every name is here
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from importlib import import_module
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            from importlib import import_module
 
-        value = getattr(import_module(f"zephon.checkpoint.{_HOME.get(name, 'state')}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'zephon.checkpoint' has no attribute {name!r}")
+            value = getattr(import_module(f"zephon.checkpoint.{_HOME.get(name, 'state')}"), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'zephon.checkpoint' has no attribute {name!r}")

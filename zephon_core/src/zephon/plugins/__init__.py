@@ -63,11 +63,13 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        from importlib import import_module
+if not TYPE_CHECKING:  # which would take it that every name is here
 
-        value = getattr(import_module(f"zephon.plugins.{_LAZY[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'zephon.plugins' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            from importlib import import_module
+
+            value = getattr(import_module(f"zephon.plugins.{_LAZY[name]}"), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'zephon.plugins' has no attribute {name!r}")

@@ -6,6 +6,7 @@ name, a summary, capabilities, and where the implementation is. The implementati
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
 
@@ -24,8 +25,17 @@ POINTS: Final[dict[str, int]] = {
 }
 
 
-def _frozenset(value: Any) -> frozenset[str]:
-    return frozenset(value)
+def _frozenset(value: Iterable[str]) -> frozenset[str]:
+    # The letters of "write" are a set of strings, too.
+    return frozenset([value] if isinstance(value, str) else value)
+
+
+def _import(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    found: Any = import_module(module)
+    for part in attribute.split("."):
+        found = getattr(found, part)
+    return found
 
 
 @attrs.frozen(slots=True, kw_only=True)
@@ -38,6 +48,8 @@ class Descriptor:
         impl: ``module:attribute`` of the implementation.
         capabilities: names of the optional abilities the implementation has.
         requires: distributions the implementation imports beyond its own required dependencies.
+        samples: ``module:attribute`` of a class whose members stand for what the author of a plugin tells the
+            conformance kit (settings, a raw writer, blocks); "" where the kit's own do. Imported by nobody else.
     """
 
     name: str = attrs.field(validator=attrs.validators.matches_re(r"[a-z][a-z0-9_]*"))
@@ -45,14 +57,15 @@ class Descriptor:
     impl: str = attrs.field(validator=attrs.validators.matches_re(r"[\w.]+:[\w.]+"))
     capabilities: frozenset[str] = attrs.field(default=frozenset(), converter=_frozenset)
     requires: tuple[str, ...] = ()
+    samples: str = attrs.field(default="", validator=attrs.validators.matches_re(r"([\w.]+:[\w.]+)?"))
 
     def load(self) -> Any:
         """Import the implementation."""
-        module, _, attribute = self.impl.partition(":")
-        found: Any = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-        return found
+        return _import(self.impl)
+
+    def load_samples(self) -> Any:
+        """Import what the conformance kit is to use in place of its own samples; None if nothing."""
+        return _import(self.samples) if self.samples else None
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -33,9 +33,9 @@ class Claim:
     __slots__ = ("_descriptor", "_entry", "contract", "name", "point")
 
     def __init__(self, point: str, contract: int, entry: EntryPoint) -> None:
-        self.point = point
-        self.name = entry.name
-        self.contract = contract
+        self.point: str = point
+        self.name: str = entry.name
+        self.contract: int = contract
         self._entry = entry
         self._descriptor: Descriptor | None = None
 
@@ -98,9 +98,9 @@ class RegisteredClaim(Claim):
     __slots__ = ("_impl",)
 
     def __init__(self, point: str, descriptor: Descriptor, impl: Any = None) -> None:
-        self.point = point
-        self.name = str(getattr(descriptor, "name", descriptor))
-        self.contract = POINTS[point]
+        self.point: str = point
+        self.name: str = str(getattr(descriptor, "name", descriptor))
+        self.contract: int = POINTS[point]
         self._descriptor = descriptor
         self._impl = impl
 

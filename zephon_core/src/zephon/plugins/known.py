@@ -71,7 +71,8 @@ def install_line(distribution: str, root: Path | None = None) -> str:
         root: the source tree the core runs from, or None.
     """
     if root is not None:
-        folder = root / ("zephon_core" if distribution == "zephon-core" else f"plugins/{distribution}")
+        elsewhere = {"zephon-core": "zephon_core", "zephon-testkit": "tests/zephon-testkit"}
+        folder = root / elsewhere.get(distribution, f"plugins/{distribution}")
         if folder.is_dir():
             return f"pip install -e {folder}"
     return f"pip install --find-links <folder with the wheels> {distribution}=={__version__}"

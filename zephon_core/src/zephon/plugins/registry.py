@@ -41,7 +41,7 @@ class Registry:
     __slots__ = ("point",)
 
     def __init__(self, point: str) -> None:
-        self.point = point
+        self.point: str = point
 
     def __repr__(self) -> str:
         return f"<registry of {self.point} plugins>"

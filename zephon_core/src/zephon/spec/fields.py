@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import attrs
 
@@ -17,8 +18,19 @@ _KIND = "zephon.kind"
 T = TypeVar("T")
 
 
+@overload
+def execution(*, default: T, converter: None = None, **kwargs: Any) -> T: ...
+@overload
+def execution(*, factory: Callable[[], T], converter: None = None, **kwargs: Any) -> T: ...
+@overload
+def execution(*, converter: Callable[..., Any], **kwargs: Any) -> Any: ...
 def execution(**kwargs: Any) -> Any:
-    """Like ``attrs.field(kw_only=True, ...)``, for a setting that cannot change what a lane emits."""
+    """Like ``attrs.field(kw_only=True, ...)``, for a setting that cannot change what a lane emits.
+
+    Type checkers know ``attrs.field`` by its name alone and take this for a default value: they compare its type with
+    the annotation and let the argument be left out, but would also let it be passed by position. Where that matters,
+    ``@attrs.frozen(kw_only=True)`` says the whole truth to them. The methods of ``Pipeline`` always do.
+    """
     metadata = {**kwargs.pop("metadata", {}), _KIND: "execution"}
     kwargs.setdefault("kw_only", True)
     return attrs.field(metadata=metadata, **kwargs)

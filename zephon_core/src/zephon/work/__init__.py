@@ -27,12 +27,13 @@ __all__ = ["MixtureSpec", "StaticMixtureWorkSource"]
 
 _HOME = {"MixtureSpec": "mixture", "StaticMixtureWorkSource": "static"}
 
+if not TYPE_CHECKING:  # which would take it that every name is here
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        from importlib import import_module
+    def __getattr__(name: str) -> Any:
+        if name in _HOME:
+            from importlib import import_module
 
-        value = getattr(import_module(f"zephon.work.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'zephon.work' has no attribute {name!r}")
+            value = getattr(import_module(f"zephon.work.{_HOME[name]}"), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'zephon.work' has no attribute {name!r}")

@@ -97,10 +97,11 @@ class StaticMixtureWorkSource(WorkSource):
             together. When rows are counted: ``empty-dataset``, ``curriculum-too-long``.
     """
 
-    _datasets: tuple[DatasetInfo, ...] = attrs.field(converter=checks.datasets, repr=checks.names_of)
+    # The aliases are those attrs finds by itself; pyright takes no underscore off.
+    _datasets: tuple[DatasetInfo, ...] = attrs.field(alias="datasets", converter=checks.datasets, repr=checks.names_of)
     mixture: Schedule = attrs.field(converter=parse_schedule)
     chunk_size: int = attrs.field(default=16384, converter=checks.plain_int, validator=checks.positive)
-    _seed: int = attrs.field(default=0, converter=checks.plain_int, validator=checks.integer)
+    _seed: int = attrs.field(default=0, alias="seed", converter=checks.plain_int, validator=checks.integer)
     shuffle_shards: bool = attrs.field(default=True, validator=checks.switch)
     shuffle_within_shard: bool = attrs.field(default=False, validator=checks.switch)
     shuffle_block_size: int | str | None = attrs.field(
