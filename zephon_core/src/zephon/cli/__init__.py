@@ -16,7 +16,8 @@ from typing import Any, Final
 from zephon import __version__
 from zephon.errors import ZephonError
 
-#: Command -> its one-line help; the module is zephon.cli.<command> with ``configure(parser)`` and ``run(args)``.
+#: Command -> its one-line help; the module is zephon.cli.<command> (``-`` written ``_``) with ``configure(parser)`` and
+#: ``run(args)``.
 COMMANDS: Final = {
     "demo": "real text through a run that is killed and resumed on other numbers of groups",
     "plugins": "what is installed, and whether it works",
@@ -25,6 +26,8 @@ COMMANDS: Final = {
     "explain": "the compiled plan of a recipe",
     "verify": "run a recipe under several topologies, runners and restarts and compare every round",
     "checkpoint": "look into a checkpoint",
+    "conformance": "check an installed plugin against its contract, clause by clause",
+    "new-plugin": "start a plugin distribution from the template",
     "stubs": "write the types of Pipeline, with every installed operator as a method",
 }
 
@@ -35,13 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"zephon {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     arguments = list(sys.argv[1:] if argv is None else argv)
-    for command, summary in COMMANDS.items():
-        sub = subparsers.add_parser(command, help=summary, description=summary)
-        if command in arguments:  # only the command in use is imported
-            import_module(f"zephon.cli.{command}").configure(sub)
-    args = parser.parse_args(arguments)
-    run: Callable[[argparse.Namespace], int] = import_module(f"zephon.cli.{args.command}").run
+    used = next((argument for argument in arguments if argument in COMMANDS), None)
     try:
+        for command, summary in COMMANDS.items():
+            sub = subparsers.add_parser(command, help=summary, description=summary)
+            if command == used:  # only the command in use is imported
+                _module(command).configure(sub)
+        args = parser.parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = _module(args.command).run
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             return run(args)
@@ -53,6 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _module(command: str) -> Any:
+    return import_module(f"zephon.cli.{command.replace('-', '_')}")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

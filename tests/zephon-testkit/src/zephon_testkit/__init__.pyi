@@ -1,0 +1,14 @@
+from zephon_testkit.checkpoint_store import CheckpointStoreTests as CheckpointStoreTests
+from zephon_testkit.incomplete import Incomplete as Incomplete
+from zephon_testkit.lane_operator import LaneOperatorTests as LaneOperatorTests
+from zephon_testkit.machine import ResumeMachine as ResumeMachine
+from zephon_testkit.packaging import PluginTests as PluginTests
+from zephon_testkit.resume import check_resume_everywhere as check_resume_everywhere
+from zephon_testkit.row_operator import RowOperatorTests as RowOperatorTests
+from zephon_testkit.runner import RunnerTests as RunnerTests
+from zephon_testkit.shard_format import ShardFormatTests as ShardFormatTests
+from zephon_testkit.storage import StorageTests as StorageTests
+from zephon_testkit.tokenizer import TokenizerTests as TokenizerTests
+from zephon_testkit.work_source import WorkSourceTests as WorkSourceTests
+
+__version__: str

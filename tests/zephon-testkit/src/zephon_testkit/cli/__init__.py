@@ -1,0 +1,1 @@
+"""What stands behind ``zephon conformance`` and ``zephon new-plugin``; the core's command line leads here."""
