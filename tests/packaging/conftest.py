@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = Path(__file__).parent / "toy_plugin"
+TESTKIT = ROOT / "tests" / "zephon-testkit"
 FOLDERS = [ROOT / "zephon_core", *sorted(p.parent for p in ROOT.glob("plugins/*/pyproject.toml")), ROOT]
 
 
@@ -48,16 +49,16 @@ class Installed:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory):
-    """Folder with the wheel of every distribution of this tree, and of the toy plugin."""
+    """Folder with the wheel of every distribution of this tree, of the toy plugin and of the conformance kit."""
     folder = tmp_path_factory.mktemp("wheels")
     build = ["-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder]
-    run(sys.executable, *build, *FOLDERS, TOY)
+    run(sys.executable, *build, *FOLDERS, TOY, TESTKIT)
     return folder
 
 
 @pytest.fixture(scope="session")
 def installed(wheels, tmp_path_factory):
-    """The wheels of ``zephon`` and of the toy plugin, installed from that folder alone."""
+    """The wheels of ``zephon``, the toy plugin and the kit, installed from that folder alone."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder, with_pip=False, symlinks=os.name != "nt")
     environment = Installed(folder)
@@ -70,6 +71,6 @@ def installed(wheels, tmp_path_factory):
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     (folder / "lib" / version / "site-packages" / "third-party.pth").write_text(f"{lent}\n")
     pip = [sys.executable, "-m", "pip", "--python", environment.python]
-    run(*pip, "install", "--no-index", "--find-links", wheels, "zephon", "acme-toy")
+    run(*pip, "install", "--no-index", "--find-links", wheels, "zephon", "acme-toy", "zephon-testkit")
     run(*pip, "check")
     return environment

@@ -5,7 +5,10 @@ import tomllib
 
 import pytest
 
-from .conftest import FOLDERS, ROOT, project
+import zephon_testkit
+from zephon.plugins import POINTS
+
+from .conftest import FOLDERS, ROOT, TESTKIT, project
 
 PLUGINS = [folder for folder in FOLDERS if folder.parent.name == "plugins"]
 
@@ -33,13 +36,22 @@ def test_every_plugin_is_known_to_the_type_checker_the_layers_and_the_workspace(
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     packages = sorted(folder.name.replace("-", "_") for folder in PLUGINS)
     lint = settings["importlinter"]
-    assert sorted(lint["root_packages"]) == ["zephon", *packages]
+    assert sorted(lint["root_packages"]) == sorted(["zephon", "zephon_testkit", *packages])
     contracts = {c["name"]: c for c in lint["contracts"]}
     assert sorted(contracts["A plugin stands on the contracts alone"]["source_modules"]) == packages
     assert sorted(contracts["No plugin needs another"]["modules"]) == packages
     untyped = settings["mypy"]["overrides"][1]["module"]
-    assert sorted(untyped) == sorted(f"{name}.*" for name in ["zephon", *packages])
-    assert set(settings["uv"]["sources"]) >= {"zephon-core", *(folder.name for folder in PLUGINS)}
+    assert sorted(untyped) == sorted(f"{name}.*" for name in ["zephon", "zephon_testkit", *packages])
+    folders = {folder.name for folder in PLUGINS}
+    assert set(settings["uv"]["sources"]) == {"zephon-core", "zephon-testkit", *folders}
+
+
+def test_the_kit_has_a_version_of_its_own_and_depends_on_pytest_hypothesis_and_the_core_alone():
+    kit = project(TESTKIT)
+    assert {re.split(r"[^\w-]", need)[0] for need in kit["dependencies"]} == {"zephon-core", "pytest", "hypothesis"}
+    assert kit["version"] == zephon_testkit.__version__
+    assert int(kit["version"].partition(".")[0]) == max(POINTS.values()), "its major is that of the contracts"
+    assert (TESTKIT / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 def test_the_core_has_its_five_dependencies_and_no_more():

@@ -102,6 +102,23 @@ def test_the_root_distribution_has_no_code_and_pins_the_core_and_every_default_p
     assert set(first_party) <= {*pinned, *extras}, "a distribution of this tree is neither a default nor an extra"
 
 
+def test_the_wheel_of_the_kit_carries_the_contracts_and_the_template(wheels):
+    [file] = wheels.glob("zephon_testkit-*.whl")
+    names = {name for name in zipfile.ZipFile(file).namelist() if ".dist-info/" not in name}
+    assert {name.partition("/")[0] for name in names} == {"zephon_testkit"}
+    for folder in ("docs/contracts", "cookiecutter"):
+        files = [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        packed = {f"zephon_testkit/{path.relative_to((ROOT / folder).parent).as_posix()}" for path in files}
+        assert packed
+        assert packed <= names
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_the_kit_of_the_wheel_checks_a_plugin_of_a_wheel(installed):
+    script = "import sys, zephon.cli; sys.exit(zephon.cli.main(['conformance', 'run', 'shard_format:parquet']))"
+    assert installed.script(script).splitlines()[-1].startswith("conformant: ")
+
+
 def test_every_module_can_be_imported_and_comes_from_the_wheel(installed):
     packages = [name for folder in FOLDERS for name in packages_of(folder)]
     homes = json.loads(installed.script(IMPORTS, *packages))
@@ -171,3 +188,72 @@ def test_what_is_wrong_with_a_plugin_shows_under_its_own_name_and_harms_no_other
     assert {name: verdict for name, verdict in verdicts.items() if verdict != "ok"} == wrong
     data = tmp_path_factory.mktemp("data")
     assert json.loads(installed.script(TOY_PIPELINE, data, path=troublemakers)) == TOY_OUTPUT
+
+
+MESSAGES = """
+from zephon.errors import PluginError
+from zephon.plugins import registry
+
+for name in ("future", "past", "raises", "twin"):
+    try:
+        registry("operator").load(name)
+    except PluginError as error:
+        print(error)
+"""
+
+SAID = """\
+[plugin-outdated] the operator plugin 'future' of from_the_future 1.0 does not fit this core
+  found: it is written for v2 of the operator contract; this core reads v1
+  do: update zephon-core to a version that agrees with the other
+[plugin-outdated] the operator plugin 'past' of from_the_past 1.0 does not fit this core
+  found: it is written for v0 of the operator contract; this core reads v1
+  do: update from_the_past to a version that agrees with the other
+[plugin-broken] the operator plugin 'raises' of raising 1.0 cannot be imported
+  found: importing raises_module:plugin raised ArithmeticError: imported
+  do: repair raising, or do without it: pip uninstall raising
+[plugin-duplicate] the operator name 'twin' is claimed 2 times
+  found: twin_a 1.0 (twin_module:plugin) and twin_b 1.0 (twin_module:plugin)
+  do: keep one: pip uninstall twin_b
+"""
+
+
+def test_what_is_said_of_a_plugin_that_is_outdated_broken_or_claimed_twice(installed, troublemakers):
+    said = installed.script(MESSAGES, path=troublemakers)
+    # Which of two rivals is named first depends on the order of a directory.
+    turned = SAID.replace("twin_a", "twin_c").replace("twin_b", "twin_a").replace("twin_c", "twin_b")
+    assert said == (turned if "found: twin_b" in said else SAID)
+
+
+HEAVY = """
+import json, sys
+import zephon
+first = sorted(sys.modules)
+from zephon.cli import main
+main(["plugins", "--json"])
+print(json.dumps([first, sorted(sys.modules)]))
+"""
+
+
+def test_a_plugin_with_a_heavy_dependency_adds_nothing_to_zephon_nor_to_the_list_of_plugins(installed, tmp_path):
+    def modules():
+        *listed, last = installed.script(HEAVY, path=tmp_path).splitlines()
+        return json.loads("\n".join(listed)), *map(set, json.loads(last))
+
+    _, import_before, plugins_before = modules()
+    package = tmp_path / "acme_heavy"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "plugin.py").write_text(
+        "from zephon.plugins import TokenizerDescriptor\n"
+        'heavy = TokenizerDescriptor(name="heavy", summary="takes a lot", impl="acme_heavy.impl:Heavy")\n'
+    )
+    (package / "impl.py").write_text("import heavy_library\n")
+    (tmp_path / "heavy_library.py").write_text("import numpy, pyarrow\n")
+    info = tmp_path / "acme_heavy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-heavy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[zephon.tokenizer.v1]\nheavy = acme_heavy.plugin:heavy\n")
+    listed, import_after, plugins_after = modules()
+    assert [p["status"] for p in listed if p["name"] == "heavy"] == ["ok"]
+    assert import_after == import_before
+    assert plugins_after - plugins_before == {"acme_heavy", "acme_heavy.plugin"}

@@ -75,14 +75,30 @@ def reports(point: str, names: list[str], work: Path, *, timeout: float = 400) -
         timeout: seconds.
     """
     text = _CLASSES.format(suite=suite_name(point), package=f"zephon_{point}_mutants", names=names)
-    (work / "test_mutants.py").write_text(text)
-    (work / "conftest.py").write_text(_CONFTEST.format(mutants=expected(point)))
+    return run(text, names, expected(point), FOLDER / point, work, timeout=timeout)
+
+
+def run(
+    tests: str, names: list[str], mutants: dict[str, str], site: Path, work: Path, *, timeout: float = 400
+) -> dict[str, dict[str, Any]]:
+    """The kit's report of each plugin, by name.
+
+    Args:
+        tests: a module of tests, one class per plugin.
+        names: of these plugins.
+        mutants: the clause that must find each mutant; of these, no other clause is checked.
+        site: a folder with distributions as pip installs them.
+        work: an empty folder.
+        timeout: seconds.
+    """
+    (work / "test_mutants.py").write_text(tests)
+    (work / "conftest.py").write_text(_CONFTEST.format(mutants=mutants))
     (work / "pytest.ini").write_text("[pytest]\n")
     (work / "pyproject.toml").write_text("")  # no conformance.toml is looked for above
     command = [sys.executable, "-m", "pytest", "-q", "-p", "zephon_testkit.pytest_plugin", "-p", "no:cacheprovider"]
     command += ["--tb=short", "--zephon-report", str(work / "reports"), "--basetemp", str(work / "tmp")]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "ZEPHON_"))}
-    env |= {"PYTHONPATH": str(FOLDER / point), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    env |= {"PYTHONPATH": str(site), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
         [*command, "test_mutants.py"], cwd=work, env=env, capture_output=True, text=True, timeout=timeout, check=False
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from zephon_testkit.report import Finding, report
-from zephon_testkit.suites import about, suite_for
+from zephon_testkit.suites import about, clauses_at
 
 _MODULE: Final = """\
 from zephon_testkit.suites import suite_for
@@ -41,7 +41,7 @@ def run(
     Raises:
         ValueError: the address names no extension point, or the deviations cannot be read.
     """
-    expected = suite_for(address).kit().clauses()
+    expected = clauses_at(address)
     with tempfile.TemporaryDirectory(prefix="zephon-conformance-") as name:
         folder = Path(name)
         (folder / "test_conformance.py").write_text(_MODULE.format(address=address), encoding="utf-8")

@@ -52,7 +52,10 @@ def read_elsewhere(
         path = os.pathsep.join(entry for entry in sys.path if entry)
         env = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "12345"}
         done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
-        assert done.returncode == 0, f"another process cannot read the shard by its saved index\n{done.stderr}"
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        assert done.returncode == 0, (
+            f"another process cannot read the shard by its saved index: {last} (status {done.returncode})\n{done.stderr}"
+        )
         return _read(folder / "rows.arrow")
 
 

@@ -92,6 +92,7 @@ class PluginTests(Suite):
         """If this fails, ``impl=`` leads to something else than a class derived from the contract in ``zephon.abc``, or
         the class lacks a method the contract demands.
         """
+        self.home()
         found = _probe(self.point, self.plugin)
         if found.get("code") == "plugin-broken" and self.descriptor().requires and "pip install" in found["fix"]:
             raise Incomplete(f"{self.address()} needs what is not installed here: {found['fix']}")

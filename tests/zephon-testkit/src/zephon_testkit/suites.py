@@ -46,6 +46,19 @@ def clauses_of(name: str) -> Sequence[str]:
     return suite(name).clauses()
 
 
+def clauses_at(address: str) -> Sequence[str]:
+    """Ids of the clauses any plugin of an address's point is checked by; the plugin itself is not imported.
+
+    Raises:
+        ValueError: no such extension point.
+    """
+    point = _point(address)
+    if point in _OF_POINT:
+        return clauses_of(_OF_POINT[point])
+    of_lanes = clauses_of("LaneOperatorTests")
+    return [id for id in clauses_of("RowOperatorTests") if id in of_lanes]
+
+
 def suite_for(address: str) -> type[Suite]:
     """A class of tests for an installed plugin, without a line of its author's: the suite of its kind, and the samples
     its descriptor names.
@@ -56,10 +69,8 @@ def suite_for(address: str) -> type[Suite]:
     Raises:
         ValueError: no such extension point.
     """
-    point, _, name = address.partition(":")
-    if point not in POINTS or not name:
-        raise ValueError(f"{address!r} is no address of a plugin; write POINT:NAME, with one of {', '.join(POINTS)}")
-    members: dict[str, Any] = {"plugin": name, "point": point, "__module__": __name__.replace("zephon_testkit", "door")}
+    point, name = _point(address), address.partition(":")[2]
+    members: dict[str, Any] = {"plugin": name, "point": point, "__module__": "conformance"}
     try:
         implementation = registry(point).load(name)
         samples = registry(point).describe(name).load_samples()
@@ -72,6 +83,13 @@ def suite_for(address: str) -> type[Suite]:
         kind = "LaneOperatorTests" if is_lane else "RowOperatorTests"
     bases = (suite(kind),) if samples is None else (samples, suite(kind))
     return type("Conformance", bases, members)
+
+
+def _point(address: str) -> str:
+    point, _, name = address.partition(":")
+    if point not in POINTS or not name:
+        raise ValueError(f"{address!r} is no address of a plugin; write POINT:NAME, with one of {', '.join(POINTS)}")
+    return point
 
 
 def about(address: str) -> dict[str, Any]:

@@ -50,6 +50,11 @@ class Claim:
         return self._metadata("Version")
 
     @property
+    def is_versioned(self) -> bool:
+        """Whether the entry-point group names a version of the contract."""
+        return _GROUP.fullmatch(self._entry.group) is not None
+
+    @property
     def target(self) -> str:
         """Where the descriptor is: ``module:attribute``."""
         return self._entry.value

@@ -81,7 +81,7 @@ def foreign_contract(claim: Claim) -> str:
     """In a few words, why a claim is not on a contract of this core."""
     if claim.point not in POINTS:
         return f"for an extension point this core does not have: {claim.point}"
-    written = f"v{claim.contract}" if claim.contract else "no version"
+    written = f"v{claim.contract}" if claim.is_versioned else "no version"
     return f"written for {written} of the {claim.point} contract; this core reads v{POINTS[claim.point]}"
 
 
