@@ -9,7 +9,7 @@ from zephon_error_codes import error_codes
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/errors.md"
-SOURCES = [ROOT / "zephon_core/src", *sorted(ROOT.glob("plugins/*/src"))]
+SOURCES = [ROOT / "zephon_core/src", *sorted(ROOT.glob("plugins/*/src")), ROOT / "tests/zephon-testkit/src"]
 
 
 @pytest.fixture(scope="module")
