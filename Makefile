@@ -16,10 +16,10 @@ INPUTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirem
 STAMP := $(VENV)/.installed-$(shell (echo $(INPUTS); cat $(INPUTS)) | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help install editables demo test lint wheels bench clean
+.PHONY: help install editables demo test test-author lint wheels bench clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 $(STAMP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -38,7 +38,10 @@ demo: $(STAMP)  ## run the demonstration
 
 # Two processes for the two cores of CI; a file's tests stay together, so that its fixtures are made once.
 test: lint  ## check the sources, then run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/author $(TESTS)
+
+test-author: $(STAMP)  ## render, build, install and check a plugin of each kind, a few minutes
+	$(BIN)/python -m pytest tests/author
 
 lint: $(STAMP)  ## style, format, types and layers
 	$(BIN)/ruff check .

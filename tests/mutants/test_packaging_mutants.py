@@ -78,8 +78,7 @@ MUTANTS = {
         "PK-8",
         {
             "plugin_py": summary('"x", requires=("iniconfig",)'),
-            "impl_py": "try:\n    import iniconfig\nexcept ImportError:\n    raise RuntimeError('no config') from None\n"
-            + IMPL,
+            "impl_py": "try:\n    import iniconfig\nexcept ImportError:\n    raise RuntimeError('none')\n" + IMPL,
         },
     ),
     "wordy": ("PK-9", {"plugin_py": summary('"Passes rows on."')}),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from zephon.abc import LaneContext, LaneOperator, PhaseWeights, Snapshot
-from zephon.block import Block, Origins, retained_bytes
+from zephon.block import Block, Origins
 
 
 def make_block(
@@ -133,5 +133,4 @@ def lab() -> SimpleNamespace:
         through_bytes=through_bytes,
         content=content,
         fold=fold,
-        retained=retained_bytes,
     )

@@ -108,3 +108,19 @@ def test_the_schema_found_enters_the_fingerprint_and_is_found_only_where_it_is_n
     inferring = [o for o in SPECS if isinstance(o, InfersSchema)]
     assert {type(o) for o in inferring} == {MapTransform, MapBatch, StatefulTransform}
     assert [o.schema_is_known for o in inferring] == [True, False, True, False, False]
+
+
+def test_only_a_map_that_promises_a_row_for_a_row_keeps_lengths_computable():
+    assert not MapTransform(dict).preserves_rows
+    assert not MapTransform(dict, vectorized=True).preserves_rows
+    assert MapTransform(dict, drop_none=False).preserves_rows
+    assert MapTransform(dict, vectorized=True, drop_none=False).preserves_rows
+    assert not Filter(pc.field("a") > 1).preserves_rows
+
+
+def test_reads_are_the_fields_named_and_everything_for_a_function():
+    assert MapTransform(dict).reads is None
+    assert list(MapTransform(dict, reads=["n"]).reads) == ["n"]
+    assert list(MapTransform(dict, reads="text").reads) == ["text"]
+    assert Filter(bool).reads is None
+    assert list(Filter((pc.field("n") > 10) | pc.starts_with(pc.field("text"), "row 1")).reads) == ["n", "text"]

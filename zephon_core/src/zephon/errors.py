@@ -13,6 +13,7 @@
     ├── PluginError                   a plugin is unknown, broken or ambiguous
     └── EngineError (RuntimeError)    a run cannot go on
         └── WorkerError               a runner lost its workers
+            └── WorkerLostError       a task has ended one worker after the other
 
 An error says three things, on three lines: what happened, in the user's own names; what was found
 and what was expected; what to do next, ready to paste. Its ``code`` is stable and documented in
@@ -139,3 +140,15 @@ class EngineError(ZephonError, RuntimeError):
 
 class WorkerError(EngineError):
     """A runner lost its workers too often, or a task could not be carried out."""
+
+
+class WorkerLostError(WorkerError):
+    """A task has ended one worker after the other.
+
+    Attributes:
+        note: what it was about to do, as the program's ``careful`` has noted it; "" if nothing.
+    """
+
+    def __init__(self, what: str, *, code: str = "worker-lost", found: str = "", fix: str = "", note: str = "") -> None:
+        super().__init__(what, code=code, found=found, fix=fix)
+        self.note = note

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from zephon.checkpoint import DirectoryStore, encode_header
-from zephon.errors import CheckpointError
+from zephon.errors import CheckpointError, ConfigError
 
 
 def part(lanes, total=4, mark=b"", **header):
@@ -79,3 +79,18 @@ def test_delete_forgets_a_step(tmp_path):
     store.delete(10)
     store.delete(11)
     assert store.steps() == []
+
+
+def test_a_directory_may_be_named_by_a_file_url(tmp_path):
+    place = tmp_path / "of run #1"
+    DirectoryStore(place.as_uri()).save(10**13, part(range(4)))
+    assert DirectoryStore(place).steps() == [10**13]
+    assert DirectoryStore(f"file://localhost{place.as_uri().removeprefix('file://')}").steps() == [10**13]
+
+
+@pytest.mark.parametrize("url", ["s3://key:secret@bucket/run", "file://elsewhere/run"])
+def test_a_url_that_is_no_directory_of_this_machine_is_refused(url):
+    with pytest.raises(ConfigError) as caught:
+        DirectoryStore(url)
+    assert caught.value.code == "checkpoint-location"
+    assert "secret" not in str(caught.value)

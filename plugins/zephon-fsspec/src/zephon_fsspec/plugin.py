@@ -16,4 +16,5 @@ fsspec = StorageDescriptor(
     impl="zephon_fsspec.remote:FsspecStorage",
     capabilities={"write"},
     schemes=("memory", "*"),
+    samples="zephon_fsspec.samples:MemorySamples",
 )

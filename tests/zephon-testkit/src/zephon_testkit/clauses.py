@@ -1,7 +1,7 @@
 """Clauses: the numbered sentences of a contract, each checked by one test.
 
-The pages are ``docs/contracts/<point>-v1.md``. A clause is a heading such as ``### SF-7 Rows come as asked for`` and the
-text below it. Numbers are never used again once given, so that a deviation somebody has written down keeps its meaning.
+The pages are ``docs/contracts/<point>-v1.md``. A clause is a heading such as ``### SF-7 Rows come as asked for`` and
+the text below it. Numbers are never used again once given, so that a deviation written down once keeps its meaning.
 """
 
 from __future__ import annotations

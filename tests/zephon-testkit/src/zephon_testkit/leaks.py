@@ -24,7 +24,7 @@ class Holdings:
         files: open file descriptors; on systems without ``/proc``, none are counted.
         threads: threads of Python, by name.
         children: child processes.
-        shared_memory: names in ``/dev/shm``.
+        shared_memory: names in ``/dev/shm`` that no other process uses.
     """
 
     files: tuple[str, ...]
@@ -93,6 +93,21 @@ def _children() -> list[str]:
         except OSError:
             continue
     return found
+
+
+def _shared_memory() -> list[str]:
+    names = _listing(Path("/dev/shm"))
+    if not names:
+        return []
+    in_use: set[str] = set()
+    for process in _listing(Path("/proc")):
+        if process.isdecimal() and int(process) != os.getpid():
+            try:
+                maps = Path(f"/proc/{process}/maps").read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+            in_use.update(line.rpartition("/dev/shm/")[2] for line in maps.splitlines() if "/dev/shm/" in line)
+    return [name for name in names if name not in in_use]
 
 
 def _listing(folder: Path) -> list[str]:

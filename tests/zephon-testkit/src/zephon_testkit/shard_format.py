@@ -29,6 +29,7 @@ from zephon_testkit.clauses import clause
 from zephon_testkit.elsewhere import read_elsewhere
 from zephon_testkit.files import DiskContext, head, listing
 from zephon_testkit.incomplete import Incomplete
+from zephon_testkit.installed import operator
 from zephon_testkit.leaks import leaked
 from zephon_testkit.packaging import PluginTests
 from zephon_testkit.profiles import for_all
@@ -489,7 +490,7 @@ class ShardFormatTests(PluginTests):
         def pipeline() -> Pipeline:
             dataset = Dataset.from_path("data", str(folder), fmt=self.plugin)
             source = StaticMixtureWorkSource([dataset], {"data": 1.0}, shuffle_block_size=5, seed=3)
-            made: Pipeline = Pipeline(source).pipe(_batch(4)).options(canonical_replicas=2)
+            made: Pipeline = Pipeline(source).pipe(operator("batch", 4)).options(canonical_replicas=2)
             return made
 
         check_resume_everywhere(pipeline)
@@ -528,15 +529,6 @@ class ShardFormatTests(PluginTests):
                     assert reader.read(good, None).num_rows == len(good)
         except DataError:
             return
-
-
-def _batch(size: int) -> Any:
-    from zephon.plugins import registry
-
-    try:
-        return registry("operator").load("batch")(size)
-    except Exception as error:
-        raise Incomplete(f"pipelines need the operator batch: install zephon-ops\n{error}") from error
 
 
 def _random_states() -> tuple[object, str]:

@@ -11,7 +11,8 @@ class CheckpointState(TypedDict):
     """One state, of one rank or merged.
 
     Attributes:
-        header: what all ranks share, byte-equal on all of them.
+        header: what all ranks share, byte-equal on all of them: a JSON object. Its ``lanes`` is how many lanes there
+            are, numbered from 0; the rest is none of a store's business.
         lanes: one entry per lane, keyed by its number in five digits (``"00012"``).
     """
 
@@ -22,7 +23,8 @@ class CheckpointState(TypedDict):
 class CheckpointStore(ABC):
     """Keeps states by step. Every rank writes its own lanes: no leader, no barrier.
 
-    Constructed as ``Store(url, ...)``. A state is complete when the lanes named in its header are all there.
+    Constructed as ``Store(url, ...)``; nothing is made before something is saved. A state is complete when the lanes
+    counted in its header are all there. Options and credentials stay inside: they appear in no repr, error or log.
     """
 
     @abstractmethod
@@ -34,7 +36,8 @@ class CheckpointStore(ABC):
         """Everything saved for a step, merged.
 
         Raises:
-            CheckpointError: ``checkpoint-missing`` or ``checkpoint-incomplete`` naming the lanes.
+            CheckpointError: ``checkpoint-missing``; ``checkpoint-incomplete``, naming the lanes in ``found``;
+                ``checkpoint-mixed`` where headers differ.
         """
 
     @abstractmethod

@@ -136,7 +136,7 @@ class Operator(ABC):
 
     @property
     def optional_reads(self) -> Sequence[str]:
-        """Fields used where they are present; their absence is no error."""
+        """Fields used where they are present: that some datasets lack them is no error."""
         return ()
 
     if TYPE_CHECKING:
@@ -206,7 +206,8 @@ class LaneState(ABC):
 
 
 #: ``rows``: what comes out are the rows that came in, untouched, in another order; ``new``: anything else;
-#: ``microbatches``: every emitted block is one microbatch and is never cut or joined afterwards.
+#: ``microbatches``: every emitted block is one microbatch and is never cut or joined afterwards; the operator then has
+#: an attribute ``microbatch_size``, the rows of every batch but the last.
 Emits = Literal["rows", "new", "microbatches"]
 
 

@@ -30,10 +30,12 @@ class Tokenizer(ABC):
 
         Args:
             texts: ``string`` array ``[n]`` without nulls.
-            special_tokens: whether the tokenizer adds its own special tokens (its post-processor).
+            special_tokens: whether the tokenizer adds its own special tokens (its post-processor): the same before and
+                after every text.
 
         Returns:
-            Offsets int64 ``[n + 1]`` from 0, and flat ids int32 ``[offsets[-1]]``.
+            Offsets int64 ``[n + 1]`` from 0, and flat ids int32 ``[offsets[-1]]``, the caller's own. The ids of a text
+            do not depend on the texts around it.
         """
 
     @abstractmethod
@@ -53,7 +55,7 @@ class Tokenizer(ABC):
     @property
     @abstractmethod
     def content_hash(self) -> str:
-        """Hash of everything that determines the ids."""
+        """Hash of everything that determines the ids; not of where it was loaded from."""
 
 
 @runtime_checkable
@@ -61,7 +63,10 @@ class TrainsTokenizers(Protocol):
     """Capability ``train``: a backend that can make a tokenizer from text."""
 
     def train(self, texts: Iterable[str], *, vocab_size: int, path: str) -> None:
-        """Train a byte-level BPE with ``<|endoftext|>`` as its only special token, and write it to a file or folder."""
+        """Train a byte-level BPE and write it to a file or folder.
+
+        ``<|endoftext|>``, its eos, is the only special token.
+        """
 
 
 class TokenizerBackend(ABC):
@@ -72,5 +77,5 @@ class TokenizerBackend(ABC):
         """Load by hub id, directory, file or URL.
 
         Raises:
-            ConfigError: ``tokenizer-not-found``.
+            ConfigError: ``tokenizer-not-found``; ``option-unknown``.
         """

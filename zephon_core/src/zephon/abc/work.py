@@ -44,7 +44,7 @@ class WorkSource(ABC):
             stop: one past the last; at most :meth:`lane_length`.
 
         Raises:
-            ConfigError: ``position-out-of-range``.
+            ConfigError: ``position-out-of-range``, or what is wrong with the lane.
         """
 
     @abstractmethod
@@ -58,7 +58,11 @@ class WorkSource(ABC):
 
     @abstractmethod
     def to_plain(self) -> Mapping[str, Any]:
-        """The spec, as plain data; with its datasets' identity it determines every pointer."""
+        """The spec, as plain data; with its datasets' identity it determines every pointer.
+
+        It survives JSON. Without ``datasets``, it holds the arguments that make the source again; where it holds more,
+        a method ``settings`` returns those arguments.
+        """
 
     @abstractmethod
     def continues(self, old: Mapping[str, Any], lanes: int, positions: Sequence[int]) -> Sequence[str]:
@@ -71,7 +75,8 @@ class WorkSource(ABC):
 
         Returns:
             The differences that forbid it, each one sentence with old and new; empty if all positions read so far hold
-            the same pointers under both.
+            the same pointers under both. A source that has to keep what ``old`` has settled has a method ``resumed``
+            with the same arguments, which returns the source to go on with.
         """
 
     @property

@@ -18,13 +18,15 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from zephon.abc import CheckpointState, CheckpointStore
 from zephon.checkpoint.merging import ranges
 from zephon.checkpoint.state import decode_header
-from zephon.errors import CheckpointError
+from zephon.errors import CheckpointError, ConfigError
+from zephon.io import urls
 
-_STEP = re.compile(r"step-(\d{12})")
+_STEP = re.compile(r"step-(\d{12,})")
 _LANE = re.compile(r"lane-(\d{5,})\.bin")
 
 
@@ -32,11 +34,14 @@ class DirectoryStore(CheckpointStore):
     """Keeps states below a directory on a (possibly shared) file system.
 
     Args:
-        root: the directory; made when first saved to.
+        root: the directory, as a path or a ``file:`` URL; made when first saved to.
+
+    Raises:
+        ConfigError: ``checkpoint-location`` for a URL that is no directory of this machine.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        self._root = Path(root)
+        self._root = _directory(os.fspath(root))
 
     def save(self, step: int, state: CheckpointState) -> None:
         """Write one rank's lanes of a step; see :class:`zephon.abc.CheckpointStore`."""
@@ -110,6 +115,20 @@ class DirectoryStore(CheckpointStore):
             if match is not None:
                 lanes[int(match[1])] = path
         return sorted(folder.glob("header-*.json")), lanes
+
+
+def _directory(root: str) -> Path:
+    scheme = urls.scheme_of(root)
+    rest = root.removeprefix("file:")
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    if scheme not in {"", "file"} or (scheme and host not in {"", "localhost"}):
+        raise ConfigError(
+            f"{urls.display(root)} is no directory of this machine",
+            found=f"scheme {scheme!r}, host {host.rpartition('@')[2]!r}",
+            fix="give a path, or file:///path, on a disk that all ranks share",
+            code="checkpoint-location",
+        )
+    return Path(unquote(slash + path, errors="surrogateescape") if scheme else root)
 
 
 def _write(path: Path, data: bytes) -> None:

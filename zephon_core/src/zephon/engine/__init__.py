@@ -17,5 +17,6 @@ resume           may this pipeline go on from that checkpoint, and if not, why
 recipe           a pipeline as plain data; operators as methods
 explain          the compiled plan, as data and as text
 inline           the runner that works on the calling thread
+samples          what the conformance kit is told of it
 ===============  ==========================================================================
 """

@@ -35,6 +35,38 @@ SAMPLE_ROWS: Final = 64
 DROP_WARNING: Final = 0.05
 
 
+# What follows goes to workers as part of programs, so it is data and no closure.
+
+
+@attrs.frozen(slots=True)
+class RowName:
+    """Names rows in errors, for people."""
+
+    datasets: tuple[Dataset, ...]
+
+    def __call__(self, dataset: int, shard: int, row: int) -> str:
+        """The name of a row."""
+        if dataset < 0:
+            return f"packed row {row} of lane {shard}"
+        found = self.datasets[dataset]
+        return f"row {row} of shard {found.shard_names[shard]!r} of dataset {found.name!r}"
+
+
+@attrs.frozen(slots=True)
+class BatchView:
+    """Makes a ``Batch`` of a block that is one microbatch.
+
+    Attributes:
+        facts: what the batch knows of its pipeline.
+    """
+
+    facts: BatchFacts
+
+    def __call__(self, block: Block) -> Batch:
+        """The batch."""
+        return Batch(block, facts=self.facts)
+
+
 @attrs.frozen(slots=True, kw_only=True)
 class Plan:
     """A compiled pipeline.
@@ -95,9 +127,13 @@ class Plan:
         """The reader all programs share."""
         return self.programs[0].source.reader
 
-    def opened(self) -> Plan:
-        """This plan with a reader of its own: every run closes the one it has used."""
-        reader = BlockReader(self.datasets, self.chain.source, cache_bytes=self.memory_limit // 4)
+    def opened(self, readers: int = 1) -> Plan:
+        """This plan with a reader of its own: every run closes the one it has used.
+
+        Args:
+            readers: how many copies of it will share the memory: one for each worker that is a process.
+        """
+        reader = BlockReader(self.datasets, self.chain.source, cache_bytes=self.memory_limit // 4 // max(1, readers))
         source = attrs.evolve(self.programs[0].source, reader=reader)
         return attrs.evolve(self, programs=tuple(attrs.evolve(p, source=source) for p in self.programs))
 
@@ -155,7 +191,7 @@ def compile_plan(
         fields={},
         microbatch_size=microbatch,
     )
-    context = attrs.evolve(context, batch_view=lambda block: Batch(block, facts=facts))
+    context = attrs.evolve(context, batch_view=BatchView(facts))
     chain = build_chain(
         {d.name: d.schema for d in datasets},
         {d.name: d.conflicts for d in datasets},
@@ -237,13 +273,7 @@ def _stages(
     memory_limit: int,
 ) -> tuple[tuple[LaneStage, ...], tuple[StageProgram, ...]]:
     reader = BlockReader(datasets, chain.source, cache_bytes=memory_limit // 4)
-
-    def row_name(dataset: int, shard: int, row: int) -> str:
-        if dataset < 0:
-            return f"packed row {row} of lane {shard}"
-        return f"row {row} of shard {datasets[dataset].shard_names[shard]!r} of dataset {datasets[dataset].name!r}"
-
-    source = Source(work=work, lanes=lanes, reader=reader, row_name=row_name)
+    source = Source(work=work, lanes=lanes, reader=reader, row_name=RowName(tuple(datasets)))
     skip = options.on_error.action != "raise"
     programs: list[StageProgram] = []
     stages: list[LaneStage] = []

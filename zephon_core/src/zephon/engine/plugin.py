@@ -6,4 +6,5 @@ inline = RunnerDescriptor(
     name="inline",
     summary="no workers: each task runs where it is submitted, for debugging and small data",
     impl="zephon.engine.inline:InlineRunner",
+    samples="zephon.engine.samples:InlineSamples",
 )

@@ -70,14 +70,15 @@ class Session:
     """A run. Threads start with the first batch asked for and end with ``close``; the position outlives them."""
 
     def __init__(self, plan: Plan, start: Start) -> None:
-        self.plan = plan = plan.opened()
         self._closed = False
         self._announced = False
         self._started = False
         # An observer, or a function of the user, may close the run from within.
         self._lock = threading.RLock()
         self._runner_name, self._runner = make_runner(plan)
-        workers = self._runner.facts.workers
+        facts = self._runner.facts
+        workers = facts.workers
+        self.plan = plan = plan.opened(1 if facts.shares_memory else workers)
         # A quarter of the limit is the reader's; operator state is what it is; the rest is for work in flight.
         budget = max(1 << 20, plan.memory_limit * 3 // 4 - plan.state_bytes * len(plan.topology.owned))
         self._coordinator = Coordinator(
@@ -163,6 +164,7 @@ class Session:
         if self._hooks is not None:
             self._announced = True
             self._tell("plan", plan=describe(self.plan))
+        if self._hooks is not None and self._runner.facts.shares_memory:
             workers = ObservedWorkers(self._hooks, {"run": self._run, "runner": self._runner_name})
             programs = [ObservedProgram(program, workers) for program in programs]
         # Who closes meanwhile, from another thread, waits until there is something whole to close.

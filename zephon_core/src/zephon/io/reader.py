@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, NoReturn
+from functools import partial
+from typing import Any, Final, NamedTuple, NoReturn
 
 import attrs
 import numpy as np
@@ -78,6 +79,8 @@ class _Piece:
 class BlockReader:
     """Reads rows of several datasets by pointer. Thread-safe; one serves all lanes of a process.
 
+    Another process that is sent one gets a reader of its own, which has read nothing.
+
     Args:
         datasets: what ``pointers.dataset`` indexes.
         schema: the columns wanted, in canonical types: a projection of the union of the datasets' schemas. Of each
@@ -90,8 +93,10 @@ class BlockReader:
         self, datasets: Sequence[Dataset], schema: pa.Schema, *, cache_bytes: int = 256 << 20, open_shards: int = 64
     ) -> None:
         self.schema = schema
+        self._open_shards = open_shards
         self._datasets = tuple(datasets)
         self._contexts: list[StorageContext] = [d._source.context() for d in self._datasets]
+        self._open_shards = open_shards
         self._pool = ReaderPool(open_shards)
         self._cache = UnitCache(cache_bytes)
         self._cache_bytes = cache_bytes
@@ -104,6 +109,11 @@ class BlockReader:
         self._rows_decoded = 0
         self._rows_delivered = 0
         self._units_decoded = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets a reader of its own, with nothing decoded and nothing open."""
+        make = partial(BlockReader, cache_bytes=self._cache_bytes, open_shards=self._open_shards)
+        return make, (self._datasets, self.schema)
 
     def read(self, pointers: Origins) -> pa.RecordBatch:
         """The rows behind pointers, in their order.

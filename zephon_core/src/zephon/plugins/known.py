@@ -35,6 +35,7 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
     },
     "runner": {
         "inline": "zephon-core",
+        "processes": "zephon-processes",
         "threads": "zephon-threads",
     },
     "work_source": {

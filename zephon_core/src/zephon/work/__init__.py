@@ -13,6 +13,7 @@
     report        what explain() says of a curriculum
     checks        checks of single arguments
     static        StaticMixtureWorkSource, which puts them together
+    samples       what the conformance kit is told of it
 
 Names load on first use, so that the descriptor of the static mixture stays light.
 """

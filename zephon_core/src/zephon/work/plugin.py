@@ -6,4 +6,5 @@ static_mixture = WorkSourceDescriptor(
     name="static_mixture",
     summary="A weighted mixture of datasets, by a schedule or fixed, computed in closed form",
     impl="zephon.work.static:StaticMixtureWorkSource",
+    samples="zephon.work.samples:StaticMixtureSamples",
 )

@@ -28,9 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run_.add_argument("plugin", metavar="POINT:NAME", help="the plugin's address, e.g. shard_format:parquet")
     run_.add_argument("--json", metavar="FILE", type=Path, help="write the report here")
     run_.add_argument("--profile", choices=list(PROFILES), default="quick", help="how hard to try (default: quick)")
-    run_.add_argument(
-        "--deviations", metavar="FILE", type=Path, help=f"default: {FILE} in this folder"
-    )
+    run_.add_argument("--deviations", metavar="FILE", type=Path, help=f"default: {FILE} in this folder")
     run_.add_argument("--verbose", action="store_true", help="show what pytest prints")
     badge_ = actions.add_parser("badge", help="write the shields.io endpoint JSON of a report")
     badge_.add_argument("file", metavar="FILE", type=Path, help="a report written by run --json")

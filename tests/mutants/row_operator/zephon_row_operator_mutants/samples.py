@@ -1,0 +1,20 @@
+"""What an author would tell the kit of the toys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+SUITE: Final = "RowOperatorTests"
+
+
+class Samples:
+    """All toys can be made without arguments."""
+
+    plugin: str = ""
+
+    @property
+    def examples(self) -> Sequence[Mapping[str, Any]]:
+        if self.plugin == "maximal":
+            return {}, {"field": "note", "keep": 1.0, "missing": "empty"}, {"keep": 0.1, "copies": 3}
+        return ({},)

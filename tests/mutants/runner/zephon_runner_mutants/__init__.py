@@ -1,0 +1,1 @@
+"""Runners that are right, and such with one fault each."""

@@ -1,0 +1,1 @@
+"""Storage backends that are right, and storage backends that are wrong in one way each."""

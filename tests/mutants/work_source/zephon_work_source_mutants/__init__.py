@@ -1,0 +1,1 @@
+"""Work sources that are right, and such with one fault each."""
