@@ -1,0 +1,148 @@
+"""What crosses between processes: a small pickled envelope, and Arrow data beside it as Arrow IPC.
+
+Record batches are never pickled: where an object refers to one, the envelope holds its place in a segment of shared
+memory, and the batch is written there in the Arrow IPC stream format. Large numpy arrays lie there too (pickle protocol
+5, PEP 574). What is received owns its memory: it is copied out of the segment once, as a whole.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import cloudpickle
+import pyarrow as pa
+
+#: Payload below this many bytes travels in the message itself.
+INLINE: Final = 16 << 10
+_ALIGN: Final = 64
+
+
+class Message(NamedTuple):
+    """An object on its way.
+
+    Attributes:
+        envelope: pickled, with holes where Arrow data and buffers belong.
+        places: of what fills the holes: start and stop in the payload; batches first, then buffers.
+        batches: how many of the places are batches.
+        write: writes the payload into memory of :attr:`size` bytes.
+        size: bytes of the payload.
+    """
+
+    envelope: bytes
+    places: list[tuple[int, int]]
+    batches: int
+    write: Callable[[memoryview], None]
+    size: int
+
+
+def packed(obj: Any, *, by_value: bool = False) -> Message:
+    """Prepare an object for sending.
+
+    Args:
+        obj: whatever pickle takes.
+        by_value: send functions and classes that another process cannot import (lambdas, closures, what is defined in
+            the user's script) by value.
+    """
+    out = io.BytesIO()
+    buffers: list[pickle.PickleBuffer] = []
+    pickler: Any = (_ByValue if by_value else _ByName)(out, buffers)
+    pickler.dump(obj)
+    places: list[tuple[int, int]] = []
+    end = 0
+    raw = [buffer.raw() for buffer in buffers]
+    for size in [*map(_ipc_size, pickler.batches), *(view.nbytes for view in raw)]:
+        start = -(-end // _ALIGN) * _ALIGN
+        end = start + size
+        places.append((start, end))
+
+    def write(memory: memoryview) -> None:
+        for batch, (start, stop) in zip(pickler.batches, places, strict=False):
+            with (
+                pa.FixedSizeBufferWriter(pa.py_buffer(memory[start:stop])) as sink,
+                pa.ipc.new_stream(sink, batch.schema) as writer,
+            ):
+                writer.write_batch(batch)
+        for view, (start, stop) in zip(raw, places[len(pickler.batches) :], strict=True):
+            memory[start:stop] = view
+
+    return Message(out.getvalue(), places, len(pickler.batches), write, end)
+
+
+def with_envelope(message: Message) -> Message:
+    """The same message with its envelope at the end of the payload."""
+    start = message.size
+    stop = start + len(message.envelope)
+
+    def write(memory: memoryview) -> None:
+        message.write(memory[:start])
+        memory[start:stop] = message.envelope
+
+    return Message(b"", [*message.places, (start, stop)], message.batches, write, stop)
+
+
+def unpacked(envelope: bytes, places: Sequence[tuple[int, int]], batches: int, payload: memoryview) -> Any:
+    """The object again, owning its memory."""
+    own = pa.allocate_buffer(len(payload))
+    memoryview(own).cast("B")[:] = payload
+    found = [own.slice(start, stop - start) for start, stop in places]
+    if not envelope:
+        envelope = found.pop().to_pybytes()
+    reader = _Reader(io.BytesIO(envelope), buffers=found[batches:])
+    reader.batches = [pa.ipc.open_stream(piece).read_next_batch() for piece in found[:batches]]
+    return reader.load()
+
+
+class _Holes:
+    """Leaves holes for record batches and for large buffers."""
+
+    batches: list[pa.RecordBatch]
+
+    def persistent_id(self, obj: Any) -> int | None:
+        """The number of the batch that belongs here."""
+        if not isinstance(obj, pa.RecordBatch):
+            return None
+        self.batches.append(obj)
+        return len(self.batches) - 1
+
+
+class _ByName(_Holes, pickle.Pickler):
+    def __init__(self, out: io.BytesIO, buffers: list[pickle.PickleBuffer]) -> None:
+        super().__init__(out, protocol=5, buffer_callback=_kept(buffers))
+        self.batches = []
+
+
+class _ByValue(_Holes, cloudpickle.CloudPickler):
+    def __init__(self, out: io.BytesIO, buffers: list[pickle.PickleBuffer]) -> None:
+        super().__init__(out, protocol=5, buffer_callback=_kept(buffers))
+        self.batches = []
+
+
+class _Reader(pickle.Unpickler):
+    batches: list[pa.RecordBatch]
+
+    def persistent_load(self, pid: Any) -> pa.RecordBatch:
+        """The batch of this number."""
+        return self.batches[pid]
+
+
+def _kept(buffers: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], bool]:
+    def keep(buffer: pickle.PickleBuffer) -> bool:
+        try:
+            if buffer.raw().nbytes < 1024:
+                return True  # small ones are pickled where they stand
+        except BufferError:
+            return True  # not contiguous
+        buffers.append(buffer)
+        return False
+
+    return keep
+
+
+def _ipc_size(batch: pa.RecordBatch) -> int:
+    sink = pa.MockOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return int(sink.size())
