@@ -16,7 +16,7 @@ INPUTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirem
 STAMP := $(VENV)/.installed-$(shell (echo $(INPUTS); cat $(INPUTS)) | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help install editables demo test test-author lint wheels bench clean
+.PHONY: help install editables demo test test-author lint wheels bench clean conformance
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -52,6 +52,9 @@ lint: $(STAMP)  ## style, format, types and layers
 wheels: $(STAMP)  ## build the wheel of every distribution into dist/
 	rm -rf $(WHEELS)
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(WHEELS) $(DISTRIBUTIONS)
+
+conformance: $(STAMP)  ## run the kit on our own plugins and write docs/conformance and the table in the README anew
+	$(BIN)/python tests/support/zephon_conformance.py
 
 bench: $(STAMP)  ## measure against the budgets of the design, a few minutes
 	set -e; for benchmark in tests/benchmarks/bench_*.py; do $(BIN)/python $$benchmark; done
