@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from zephon_testkit.report import Outcome
     from zephon_testkit.suite import Suite
 
-pytest.register_assert_rewrite("zephon_testkit")
+# Failures of the suites show their values. The package itself is imported by now, and has nothing to show.
+pytest.register_assert_rewrite(
+    *(
+        f"zephon_testkit.{path.stem}"
+        for path in Path(__file__).parent.glob("*.py")
+        if path.stem[0] != "_" and path != Path(__file__)
+    )
+)
 
 _PROPERTY: Final = "zephon-conformance"
 
