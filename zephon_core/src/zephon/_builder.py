@@ -159,7 +159,8 @@ class PipelineBase:
 
     def __iter__(self) -> BatchIterator:
         """Start a run: from a restored state the first time after ``restore``, else from the beginning."""
-        from zephon.engine.session import BatchIterator, Session, Start
+        from zephon.engine.local import Start
+        from zephon.engine.session import BatchIterator, Session
 
         plan = self._compiled()
         start = Start()
@@ -176,7 +177,8 @@ class PipelineBase:
         Returns:
             ``{"header": bytes, "lanes": {"00012": bytes, ...}}``.
         """
-        from zephon.engine.session import Session, Start
+        from zephon.engine.local import Start
+        from zephon.engine.session import Session
 
         if self._session is None or self._pending is not None:
             plan = self._compiled()
@@ -219,7 +221,8 @@ class PipelineBase:
 
         They count whole lanes: groups that share a lane each count all of it, so their sums would count it twice.
         """
-        from zephon.engine.session import Session, Start
+        from zephon.engine.local import Start
+        from zephon.engine.session import Session
 
         if self._session is not None and self._pending is None:
             return self._session.stats()

@@ -22,7 +22,7 @@ class Pipeline(PipelineBase, metaclass=_OperatorsAsMethods):
         canonical_replicas: int | None = ...,
         dp_degree: int | None = ...,
         dp_group_id: int | None = ...,
-        runner: str = ...,
+        runner: str | Mapping[str, Any] = ...,
         parallelism: int | None = ...,
         max_rounds: int | None = ...,
         agree: Callable[[int], int] | None = ...,
@@ -32,10 +32,10 @@ class Pipeline(PipelineBase, metaclass=_OperatorsAsMethods):
         tail: Literal["drop", "pad"] = ...,
         on_error: Any = ...,
         block_rows: int | None = ...,
+        isolate: bool = ...,
         world_size: int | None = ...,
         global_rank: int | None = ...,
-        isolate: Any = ...,
-        mtp_mode: Any = ...,
+        mtp_mode: bool = ...,
         io_options: Any = ...,
     ) -> Self:
         """The settings of a pipeline. Only ``canonical_replicas`` is a data setting.
@@ -44,8 +44,9 @@ class Pipeline(PipelineBase, metaclass=_OperatorsAsMethods):
             canonical_replicas: number of lanes; None: ``dp_degree``, or what the checkpoint says.
             dp_degree: number of data-parallel groups; None: found from the environment.
             dp_group_id: this rank's group; None: found from the environment.
-            runner: registered name of a runner, or ``"auto"``.
-            parallelism: tasks at once; None: what the CPUs allow; 0: all on the calling thread.
+            runner: registered name of a runner, or ``"auto"``, which is threads, and processes for what these cannot
+                speed up; or ``{"name": ..., ...}`` with arguments of that runner.
+            parallelism: tasks at once; None: the CPUs this process may use; 0: all on the calling thread.
             max_rounds: end after so many rounds.
             agree: ``agree(int) -> int``, the minimum over all ranks; called inside ``next()``.
             memory_limit: bytes, or text such as ``"4GiB"``; None: a quarter of what is available.
@@ -54,6 +55,8 @@ class Pipeline(PipelineBase, metaclass=_OperatorsAsMethods):
             tail: how a finite curriculum ends: ``"drop"`` with the last full round, ``"pad"`` with the last row.
             on_error: see :class:`ErrorPolicy`.
             block_rows: fixed number of rows per block instead of an adaptive one; changes no result.
+            isolate: run the whole engine in a process of its own, so that it takes nothing from the training process's
+                threads; finished microbatches come through shared memory.
         """
 
     def batch(

@@ -13,7 +13,8 @@
     ├── PluginError                   a plugin is unknown, broken or ambiguous
     └── EngineError (RuntimeError)    a run cannot go on
         └── WorkerError               a runner lost its workers
-            └── WorkerLostError       a task has ended one worker after the other
+            ├── WorkerLostError       a task has ended one worker after the other
+            └── PeerGoneError         the process at the other end of a line has ended
 
 An error says three things, on three lines: what happened, in the user's own names; what was found
 and what was expected; what to do next, ready to paste. Its ``code`` is stable and documented in
@@ -152,3 +153,17 @@ class WorkerLostError(WorkerError):
     def __init__(self, what: str, *, code: str = "worker-lost", found: str = "", fix: str = "", note: str = "") -> None:
         super().__init__(what, code=code, found=found, fix=fix)
         self.note = note
+
+
+class PeerGoneError(WorkerError):
+    """The process at the other end of a line has ended, or has closed it."""
+
+    def __init__(
+        self,
+        what: str = "the process at the other end of a line has ended",
+        *,
+        code: str = "peer-gone",
+        found: str = "",
+        fix: str = "",
+    ) -> None:
+        super().__init__(what, code=code, found=found, fix=fix)

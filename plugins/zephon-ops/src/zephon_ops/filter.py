@@ -68,6 +68,11 @@ class Filter(RowOperator):
         return self.predicate.expression if isinstance(self.predicate, ArrowExpression) else None
 
     @property
+    def holds_gil(self) -> bool:
+        """A function is Python code, an expression is Arrow's."""
+        return not isinstance(self.predicate, ArrowExpression)
+
+    @property
     def reads(self) -> Sequence[str] | None:
         """The fields the expression names; a function may read any."""
         return self.predicate.fields if isinstance(self.predicate, ArrowExpression) else None

@@ -45,6 +45,8 @@ class MapBatch(RowOperator):
     placement: str | None = execution(default=None)
     _runtime: Any = runtime()
 
+    holds_gil = True
+
     @property
     def preserves_rows(self) -> bool:
         """Only the promise ``drop_none=False`` keeps lengths computable."""

@@ -81,6 +81,11 @@ class MapTransform(RowOperator):
         return not self.drop_none
 
     @property
+    def holds_gil(self) -> bool:
+        """A function of a row is Python code, one of record batches calls Arrow and numpy."""
+        return not self.vectorized
+
+    @property
     def schema_is_known(self) -> bool:
         """Whether a schema was given or found."""
         return self.schema is not None

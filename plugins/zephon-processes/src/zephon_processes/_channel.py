@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import select
 import socket
 import struct
 from typing import Any, Final
 
+from zephon.errors import PeerGoneError
 from zephon_processes._segments import Outbox, Segment
 from zephon_processes._wire import INLINE, packed, unpacked, with_envelope
 
+Gone = PeerGoneError
 _HEAD: Final = struct.Struct("<QB")  # bytes that follow, number of descriptors that come along
-
-
-class Gone(Exception):
-    """The other side has closed the line, or its process has ended."""
 
 
 class Channel:
@@ -78,13 +77,22 @@ class Channel:
         except OSError as error:
             raise Gone from error
 
-    def receive(self) -> tuple[str, Any]:
-        """The next message, waiting for it.
+    def receive(self, timeout: float | None = None) -> tuple[str, Any] | None:
+        """The next message, or None if none came within ``timeout`` seconds; None waits for ever.
 
         Raises:
             Gone: the other process has ended.
             Exception: the object cannot be unpickled here.
         """
+        if timeout is not None:
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            if not poll.poll(1000 * timeout):
+                return None
+        return self.received()
+
+    def received(self) -> tuple[str, Any]:
+        """As :meth:`receive`, without a limit."""
         try:
             head, descriptors, _, _ = socket.recv_fds(self._socket, _HEAD.size, 1)
             head += self._exactly(_HEAD.size - len(head)) if head else b""

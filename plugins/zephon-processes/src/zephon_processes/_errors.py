@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
-from typing import Any
-
 from zephon.errors import EngineError, PluginError, WorkerError
+from zephon_processes._failure import made_again
 
 
 def failed_there(content: tuple[bytes | None, str, str], worker: str, pid: int) -> BaseException:
@@ -14,7 +12,7 @@ def failed_there(content: tuple[bytes | None, str, str], worker: str, pid: int) 
     note = f"in worker {worker} (pid {pid}):\n{text}"
     if pickled is not None:
         try:
-            error: BaseException = pickle.loads(pickled)
+            error = made_again(pickled)
         except Exception:  # noqa: BLE001 - it cannot be made here; its text is all there is
             pickled = None
         else:
@@ -46,7 +44,7 @@ def refused(content: tuple[bytes | None, str, str]) -> BaseException:
     """A worker has other plugins than its parent."""
     pickled, line, _ = content
     if pickled is not None:
-        error: Any = pickle.loads(pickled)
+        error = made_again(pickled)
         if isinstance(error, PluginError):
             return error
     return WorkerError(

@@ -6,16 +6,14 @@ the line is closed by the kernel), gives that worker's tasks to others, and star
 
 from __future__ import annotations
 
-import os
 import selectors
 import socket
 import subprocess
-import sys
 import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, Final
@@ -24,22 +22,25 @@ import attrs
 
 from zephon.abc import Program
 from zephon.errors import WorkerError, WorkerLostError, ZephonError
-from zephon.plugins import POINTS, registry
 from zephon_processes._channel import Channel, Gone
 from zephon_processes._errors import cannot_send, failed_there, given_up, refused
 from zephon_processes._notes import NotePad
+from zephon_processes._start import started
 
 #: How long ``close`` waits, in all, for tasks that are running.
 GRACE_SECONDS: Final = 3.0
-#: Workers a task may cost: the first death may be anybody's fault, the second is looked at step by step.
+#: Workers a task may cost: the first death may be anybody's fault, the second is looked at step by step, and the third
+#: is the task's own if it happens at the same step. Who kills workers from outside hits another one.
 DEATHS_OF_A_TASK: Final = 3
+#: Workers it may cost wherever it was.
+DEATHS_ANYWHERE: Final = 8
 #: Workers that may die one after the other with no task done in between.
 DEATHS_IN_A_ROW: Final = 8
 #: Seconds to wait before a new worker is started, by deaths in a row.
 BACKOFF: Final = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)
 
-# One thread a worker: as many workers as CPUs. What the user has set stays.
-_ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+
+Report = Callable[[str, str, str], None]
 
 
 @attrs.define(eq=False)
@@ -51,6 +52,7 @@ class Job:
     task: Any
     begun: bool = False
     deaths: int = 0
+    step: str = ""
     note: str = ""
 
 
@@ -73,8 +75,9 @@ class Pool:
     Holds no reference to the runner, so that a runner nobody closes is collected, and its workers then end.
     """
 
-    def __init__(self, limit: int, programs: Sequence[Program]) -> None:
+    def __init__(self, limit: int, programs: Sequence[Program], report: Report) -> None:
         self._limit = limit
+        self._report = report
         self._programs = tuple(programs)
         self._pending: deque[Job] = deque()
         self._lock = threading.Lock()
@@ -102,6 +105,14 @@ class Pool:
     def nbytes(self) -> int:
         """Bytes of shared memory this side has made."""
         return sum(worker.channel.nbytes for worker in list(self._workers))
+
+    def describe(self) -> str:
+        """What the workers do now, in words."""
+        parts = []
+        for worker in list(self._workers):
+            state = "starting" if not worker.ready else "idle" if worker.job is None else "at work"
+            parts.append(f"{worker.name} (pid {worker.process.pid}) {state}")
+        return ", ".join(parts) or "no worker"
 
     def submit(self, program: int, task: Any) -> Future[Any] | None:
         """Queue a task; tasks begin in the order they are queued. None once stopped."""
@@ -186,39 +197,17 @@ class Pool:
             self._start()
 
     def _start(self) -> None:
-        here, there = socket.socketpair()
         notes = NotePad()
         number, self._started = self._started, self._started + 1
-        command = [sys.executable, "-m", "zephon_processes.worker"]
-        command += [str(there.fileno()), str(notes.descriptor), str(os.getpid())]
-        path = [entry or os.getcwd() for entry in sys.path]
-        env = dict(os.environ)
-        for variable in _ONE_THREAD:
-            env.setdefault(variable, "1")
-        env["PYTHONPATH"] = os.pathsep.join(path)
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(there.fileno(), notes.descriptor),
-                env=env,
-                process_group=0,  # Ctrl-C in a terminal goes to the whole group of the parent
-            )
+            process, channel = started("zephon_processes.worker", notes.descriptor, threads=1)
         except OSError as error:
-            here.close()
             notes.close()
             self._lose_heart(f"starting one failed: {error.strerror}")
             return
-        finally:
-            there.close()
-        worker = Worker(process, Channel(here), notes, f"zephon-process-{number}")
+        worker = Worker(process, channel, notes, f"zephon-process-{number}")
         self._workers.append(worker)
         self._selector.register(worker.channel, selectors.EVENT_READ, worker)
-        plugins = [tuple(r) for point in POINTS for r in _requirements(point)]
-        try:
-            worker.channel.send("settle", {"path": path, "argv": sys.argv, "plugins": plugins})
-        except Gone:
-            self._bury(worker)
 
     def _hand_out(self) -> None:
         """Give tasks to the workers that have none."""
@@ -257,7 +246,7 @@ class Pool:
         if worker not in self._workers:
             return
         try:
-            kind, content = worker.channel.receive()
+            kind, content = worker.channel.received()
         except Gone:
             self._bury(worker)
             return
@@ -265,6 +254,7 @@ class Pool:
             kind, content = "unreadable", error
         if kind == "ready":
             worker.ready = True
+            self._report("start", worker.name, "")
             return
         if kind == "refused":
             self._fail_everything(refused(content))
@@ -290,12 +280,15 @@ class Pool:
         if self._stopping:
             if job is not None:
                 _settle(job.future.set_exception, given_up(worker.name, GRACE_SECONDS))
+            self._tell_stopped(worker, "")
             return
         how = f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        self._tell_stopped(worker, how)
         if job is not None:
             job.deaths += 1
-            job.note = note or job.note
-            if job.deaths >= DEATHS_OF_A_TASK:
+            limit = DEATHS_OF_A_TASK if note == job.step else DEATHS_ANYWHERE
+            job.step, job.note = note, note or job.note
+            if job.deaths >= limit:
                 _settle(job.future.set_exception, _poisonous(job, how))
             else:
                 with self._lock:
@@ -304,6 +297,10 @@ class Pool:
         if self._broken is None:
             again = "" if job is None else "; its task is run again"
             _warn(f"worker {worker.name} (pid {worker.process.pid}) {how}{again}")
+
+    def _tell_stopped(self, worker: Worker, reason: str) -> None:
+        if worker.ready:
+            self._report("stop", worker.name, reason)
 
     def _lose_heart(self, how: str) -> None:
         """Count a death, and give up when nothing else happens any more."""
@@ -346,6 +343,7 @@ class Pool:
                 with suppress(Gone):
                     worker.channel.send("end")
                 self._end(worker)
+                self._tell_stopped(worker, "")
         return not self._workers
 
     def _fail_everything(self, error: BaseException) -> None:
@@ -365,23 +363,10 @@ class Pool:
         self._wake_out.close()
 
 
-def _requirements(point: str) -> list[Any]:
-    """The installed plugins a worker has to agree on; what code has registered in this process is sent by value."""
-    found = []
-    for name in registry(point).names():
-        try:
-            requirement = registry(point).requirement(name)
-        except ZephonError:
-            continue  # broken, and an error when its name is used
-        if requirement.version:
-            found.append(requirement)
-    return found
-
-
 def _poisonous(job: Job, how: str) -> WorkerLostError:
     return WorkerLostError(
         f"a task has cost {job.deaths} workers",
-        found=f"the last one {how}" + (f", at {job.note}" if job.note else ""),
+        found=f"the last one {how}" + (f", at {job.note.replace(chr(9), ', ')}" if job.note else ""),
         fix="look for what ends the process there: memory, a crash in a library; or set "
         'on_error="skip" to go on without that row',
         code="worker-lost",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from zephon.abc import Program, Runner, RunnerFacts
+from zephon.abc import Line, Program, Runner, RunnerFacts
 from zephon.errors import ConfigError, EngineError
 from zephon_processes._cpus import affinity
-from zephon_processes._pool import Pool
+from zephon_processes._host import host
+from zephon_processes._pool import Pool, Report
 
 
 class ProcessRunner(Runner):
@@ -42,7 +43,12 @@ class ProcessRunner(Runner):
             )
         self._parallelism = parallelism
         self._pool: Pool | None = None
+        self._report: Report = _tell_nobody
         self._closed = False
+
+    def report_workers(self, report: Report) -> None:
+        """Have workers reported; see :class:`zephon.abc.ReportsWorkers`."""
+        self._report = report
 
     def start(self, programs: Sequence[Program]) -> None:
         """Take the programs; workers start when there are tasks.
@@ -52,9 +58,14 @@ class ProcessRunner(Runner):
         """
         if self._pool is not None or self._closed:
             raise _misused("start", "closed" if self._closed else "started already")
-        pool = Pool(self._parallelism, programs)
+        pool = Pool(self._parallelism, programs, self._report)
         weakref.finalize(self, pool.stop)
         self._pool = pool
+
+    @classmethod
+    def host(cls, entry: Callable[[Line], None]) -> Line:
+        """Run a function in an interpreter of its own; see :class:`zephon.abc.HostsEngines`."""
+        return host(entry)
 
     def submit(self, program: int, task: Any) -> Future[Any]:
         """Queue one task. Its future may be cancelled until it is sent to a worker.
@@ -73,10 +84,18 @@ class ProcessRunner(Runner):
         if self._pool is not None:
             self._pool.close()
 
+    def __repr__(self) -> str:
+        doing = "not started" if self._pool is None else self._pool.describe()
+        return f"ProcessRunner(parallelism={self._parallelism}): {doing}"
+
     @property
     def facts(self) -> RunnerFacts:
         """As many workers as processes may start; results come from other processes."""
         return RunnerFacts(workers=self._parallelism, shares_memory=False)
+
+
+def _tell_nobody(event: str, worker: str, reason: str) -> None:
+    """Nobody wants to know."""
 
 
 def _misused(call: str, state: str) -> EngineError:

@@ -62,6 +62,7 @@ def create(number: int, size: int) -> Segment:
     try:
         # Memory that is promised and not there would end the process with SIGBUS when it is written to.
         os.posix_fallocate(descriptor, 0, size)
+        return Segment(number, descriptor, size, keep=True)
     except OSError as error:
         os.close(descriptor)
         raise EngineError(
@@ -70,7 +71,6 @@ def create(number: int, size: int) -> Segment:
             fix='lower memory_limit or parallelism, or use .options(runner="threads"), which copies nothing',
             code="shared-memory-full",
         ) from error
-    return Segment(number, descriptor, size, keep=True)
 
 
 class Outbox:

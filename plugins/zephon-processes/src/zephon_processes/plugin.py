@@ -6,4 +6,5 @@ processes = RunnerDescriptor(
     name="processes",
     summary="fresh interpreters on this machine: Python functions use all cores, a crash costs one worker",
     impl="zephon_processes._runner:ProcessRunner",
+    capabilities={"hosts", "reports_workers"},
 )

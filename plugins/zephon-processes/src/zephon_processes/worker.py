@@ -11,28 +11,27 @@ import os
 import signal
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
 from zephon_processes._channel import Channel, Gone
+from zephon_processes._failure import failure
 from zephon_processes._notes import NotePad
+from zephon_processes._settle import end_with, settle
 
-#: Linux: have the kernel end this process when the thread that started it ends, whatever this process is busy with.
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def main() -> None:
     """Serve the parent."""
     descriptor, pad, parent = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    _end_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then ends its workers
-    end = socket.socket(fileno=descriptor)
-    channel = Channel(end)
+    _end_at_once()
+    end_with(parent)
+    channel = Channel(socket.socket(fileno=descriptor))
     try:
-        _settle(channel)
+        settle(channel)
         Worker(channel, NotePad(pad)).serve()
     except Gone:
         os._exit(0)  # nobody is left to be told of anything
@@ -52,7 +51,7 @@ class Worker:
         """Carry out tasks until told to end."""
         while True:
             try:
-                kind, content = self._channel.receive()
+                kind, content = self._channel.received()
             except Gone:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever unpickling raises belongs to the task
@@ -100,56 +99,13 @@ class Worker:
                     traceback.print_exc()
 
 
-def failure(error: BaseException) -> tuple[bytes | None, str, str]:
-    """An exception on its way home: pickled if that works both ways, its one line, and its traceback as text."""
-    import pickle
+def _end_at_once() -> None:
+    """Have the kernel end this process when the thread that started it ends, whatever this process is busy with.
 
-    import cloudpickle
-
-    text = "".join(traceback.format_exception(error))
-    line = "".join(traceback.format_exception_only(error)).strip()
-    try:
-        content: bytes = cloudpickle.dumps(error)
-        pickle.loads(content)
-    except Exception:  # noqa: BLE001 - then it travels as text
-        return None, line, text
-    return content, line, text
-
-
-def _settle(channel: Channel) -> None:
-    """Take over what a worker must share with its parent."""
-    _, setting = channel.receive()
-    sys.path[:] = setting["path"]
-    sys.argv[:] = setting["argv"]
-    import pyarrow as pa
-
-    pa.set_cpu_count(1)  # as many workers as CPUs: more threads in each would only get in each other's way
-    from zephon.plugins import PluginRequirement, require
-
-    try:
-        require([PluginRequirement(*wanted) for wanted in setting["plugins"]])
-    except Exception as error:
-        channel.send("refused", failure(error))
-        raise SystemExit(0) from error
-    channel.send("ready")
-
-
-def _end_with(parent: int) -> None:
-    """End as soon as the parent has ended, even in the middle of a task."""
-    # Where this is not Linux, the thread below does it, unless a library holds the interpreter.
-    with suppress(AttributeError, OSError):
+    The thread that starts workers lives as long as they do.
+    """
+    with suppress(AttributeError, OSError):  # not Linux
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)
-
-    def watch() -> None:
-        import time
-
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(0)
-
-    threading.Thread(target=watch, name="zephon-parent-watch", daemon=True).start()
 
 
 if __name__ == "__main__":

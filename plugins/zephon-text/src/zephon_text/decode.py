@@ -76,6 +76,11 @@ class DecodeText(RowOperator):
             )
 
     @property
+    def holds_gil(self) -> bool:
+        """UTF-8 is checked by Arrow, other encodings are decoded row by row by Python."""
+        return codecs.lookup(self.encoding).name != "utf-8"
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """The fields to decode."""
         return self.fields

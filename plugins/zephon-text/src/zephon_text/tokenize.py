@@ -136,6 +136,11 @@ class Tokenize(RowOperator):
         return not self.split_long_samples and self.missing_field == "error"
 
     @property
+    def holds_gil(self) -> bool | None:
+        """Hugging Face tokenizers release the lock; what others do is not known."""
+        return None if self.backend != "hf" or isinstance(self.tokenizer, Tokenizer) else False
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """The text column, unless rows may lack it."""
         return (self.field,) if self.missing_field == "error" else ()

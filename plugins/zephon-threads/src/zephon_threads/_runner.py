@@ -9,7 +9,7 @@ from typing import Any
 
 from zephon.abc import Program, Runner, RunnerFacts
 from zephon.errors import ConfigError, EngineError
-from zephon_threads._cpus import available_cpus
+from zephon_threads._cpus import affinity
 from zephon_threads._workers import Workers
 
 
@@ -20,16 +20,15 @@ class ThreadRunner(Runner):
     the order of submission and finish in any. All methods may be called from any thread, a worker included.
 
     Args:
-        parallelism: number of threads; None for the CPUs this process may use, divided by the ranks on this machine
-            (:func:`zephon_threads._cpus.available_cpus`).
+        parallelism: number of threads; None for the CPUs this process may be placed on.
 
     Raises:
-        ConfigError: ``bad-parallelism``, ``bad-local-world-size``.
+        ConfigError: ``bad-parallelism``.
     """
 
     def __init__(self, parallelism: int | None = None) -> None:
         if parallelism is None:
-            parallelism = available_cpus()
+            parallelism = affinity()
         if not isinstance(parallelism, int) or isinstance(parallelism, bool) or parallelism < 1:
             raise ConfigError(
                 "the thread runner needs at least one thread",
@@ -69,6 +68,10 @@ class ThreadRunner(Runner):
         self._closed = True
         if self._workers is not None:
             self._workers.close()
+
+    def __repr__(self) -> str:
+        doing = "not started" if self._workers is None else self._workers.describe()
+        return f"ThreadRunner(parallelism={self._parallelism}): {doing}"
 
     @property
     def facts(self) -> RunnerFacts:

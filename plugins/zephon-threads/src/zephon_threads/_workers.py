@@ -60,6 +60,12 @@ class Workers:
         """Whether tasks are no longer taken."""
         return self._stopped
 
+    def describe(self) -> str:
+        """What the workers do now, in words."""
+        running = self._running.copy()
+        parts = [f"{thread.name} {'at work' if thread in running else 'idle'}" for thread in tuple(self._threads)]
+        return ", ".join(parts) or "no worker"
+
     def submit(self, program: int, task: Any) -> Future[Any] | None:
         """Queue a task; tasks begin in the order they are queued. None once stopped."""
         future: Future[Any] = Future()
@@ -105,6 +111,9 @@ class Workers:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         stuck = [thread for thread in threads if thread.is_alive() and self._give_up(thread)]
+        with self._lock:
+            # Who closes once more, as the end of the interpreter does, does not wait for these once more.
+            self._threads = [thread for thread in self._threads if thread not in stuck]
         if stuck:
             names = ", ".join(thread.name for thread in stuck)
             warnings.warn(

@@ -63,6 +63,7 @@ MUTANTS: Final = {
     "stays_broken": "RO-10",
     "same_in_every_epoch": "RO-11",
     "sets_up_once": "RO-12",
+    "hogs_the_lock": "RO-13",
 }
 
 
@@ -420,3 +421,16 @@ class SetsUpOnce(RowOperator):
         context: OperatorContext = vars(self)["_context"]
         columns = [*block.data.columns, pa.array(context.row_words(block.origins))]
         return block.with_data(pa.RecordBatch.from_arrays(columns, schema=self.output_schema(block.schema)))
+
+
+@attrs.frozen
+class HogsTheLock(Minimal):
+    """Works in Python and says that it does not."""
+
+    holds_gil = False
+
+    def apply(self, block: Block) -> Block:
+        """Some ten microseconds of Python a row."""
+        for row in range(len(block)):
+            sum(row ^ i for i in range(200))
+        return block

@@ -8,6 +8,7 @@ import traceback
 import pyarrow as pa
 
 from zephon.block import Block
+from zephon.errors import PeerGoneError
 
 
 class Lost(Exception):
@@ -99,3 +100,59 @@ class _Pickler(pickle.Pickler):
 
 def _block(content):
     return Block.from_record_batch(pa.ipc.open_stream(content).read_next_batch())
+
+
+class Pipe:
+    """A line over a pipe, and the process at its other end, if this end has started one."""
+
+    def __init__(self, pipe, process=None):
+        self._pipe, self._process = pipe, process
+
+    def send(self, kind, obj=None):
+        try:
+            self._pipe.send_bytes(packed((kind, obj)))
+        except OSError as error:
+            raise PeerGoneError from error
+
+    def receive(self, timeout=None):
+        try:
+            if not self._pipe.poll(timeout):
+                return None
+            kind, obj = pickle.loads(self._pipe.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise PeerGoneError from error
+        if kind == "failed":
+            raise obj
+        return kind, obj
+
+    def fileno(self):
+        return self._pipe.fileno()
+
+    def close(self):
+        self._pipe.close()
+        if self._process is not None:
+            self._process.join()
+            self._process.close()
+            self._process = None
+
+
+def hosted(entry):
+    """This end of a line to a process that runs a function."""
+    context = multiprocessing.get_context("forkserver")
+    mine, theirs = context.Pipe()
+    process = context.Process(target=run_hosted, args=(theirs, entry), daemon=True)
+    process.start()
+    theirs.close()
+    return Pipe(mine, process)
+
+
+def run_hosted(pipe, entry):
+    """The other end."""
+    line = Pipe(pipe)
+    try:
+        entry(line)
+    except PeerGoneError:
+        return
+    except Exception as error:  # noqa: BLE001 - raised on the other side
+        line.send("failed", sendable(error))
+    line.close()

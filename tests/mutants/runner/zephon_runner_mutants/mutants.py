@@ -1,6 +1,7 @@
 """Runners with one fault each."""
 
 import atexit
+import multiprocessing
 import os
 import pickle
 import threading
@@ -16,7 +17,7 @@ import pyarrow as pa
 from zephon.abc import RunnerFacts
 from zephon.block import Block
 from zephon.errors import WorkerError
-from zephon_runner_mutants.children import Child, Lost
+from zephon_runner_mutants.children import Child, Lost, Pipe, hosted, run_hosted
 from zephon_runner_mutants.toys import Maximal, Minimal, Pool, ProcessPool
 
 #: Clause that must find it, by mutant.
@@ -609,3 +610,72 @@ class ByFirstValue(Pool):
 @killed_by("RU-22")
 class RemembersByLane(pooled(ByFirstValue)):
     """Takes the tasks of a lane for one task."""
+
+
+# --- reports
+
+
+class ForgetsToReport(ProcessPool):
+    """Tells of workers that come, and not of those that go."""
+
+    def tell(self, event, name):
+        if event == "start":
+            super().tell(event, name)
+
+
+ForgetsWhoGoes = killed_by("RU-23")(
+    type("ForgetsWhoGoes", (Maximal,), {"pool": ForgetsToReport, "__doc__": "Forgets."})
+)
+
+
+@killed_by("RU-23")
+class SaysItReports(Minimal):
+    """Lies about a capability: declares what it lacks."""
+
+
+@killed_by("RU-23")
+class ReportsUnasked(Maximal):
+    """Has the ability, but its descriptor does not say so."""
+
+
+# --- hosts
+
+
+@killed_by("RU-24")
+class SaysItHosts(Minimal):
+    """Lies about a capability: declares what it lacks."""
+
+
+@killed_by("RU-24")
+class HostsUnasked(Maximal):
+    """Has the ability, but its descriptor does not say so."""
+
+
+@killed_by("RU-24")
+class HostsInAThread(Maximal):
+    """The other end is in this very process."""
+
+    @classmethod
+    def host(cls, entry):
+        mine, theirs = multiprocessing.Pipe()
+        threading.Thread(target=run_hosted, args=(theirs, entry), daemon=True).start()
+        return Pipe(mine)
+
+
+@killed_by("RU-24")
+class HostsAndSwallows(Maximal):
+    """What the function raises is nobody's business."""
+
+    @classmethod
+    def host(cls, entry):
+        line = hosted(entry)
+        receive = line.receive
+
+        def quietly(timeout=None):
+            try:
+                return receive(timeout)
+            except ValueError:
+                return None
+
+        line.receive = quietly
+        return line

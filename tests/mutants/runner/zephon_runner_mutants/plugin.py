@@ -3,14 +3,17 @@
 from zephon.plugins import RunnerDescriptor
 
 
-def _described(name, impl):
+def _described(name, impl, capabilities=frozenset()):
     return RunnerDescriptor(
-        name=name, summary=f"a runner of the tests, {name.replace('_', ' ')}", impl=f"zephon_runner_mutants.{impl}"
+        name=name,
+        summary=f"a runner of the tests, {name.replace('_', ' ')}",
+        impl=f"zephon_runner_mutants.{impl}",
+        capabilities=capabilities,
     )
 
 
 minimal = _described("minimal", "toys:Minimal")
-maximal = _described("maximal", "toys:Maximal")
+maximal = _described("maximal", "toys:Maximal", {"hosts", "reports_workers"})
 counts_twice = _described("counts_twice", "mutants:CountsTwice")
 knows_itself_late = _described("knows_itself_late", "mutants:KnowsItselfLate")
 takes_any_number = _described("takes_any_number", "mutants:TakesAnyNumber")
@@ -53,3 +56,10 @@ loses_the_task_of_a_lost_worker = _described("loses_the_task_of_a_lost_worker", 
 says_nothing_of_a_lost_worker = _described("says_nothing_of_a_lost_worker", "mutants:SaysNothingOfALostWorker")
 says_it_copies = _described("says_it_copies", "mutants:SaysItCopies")
 remembers_by_lane = _described("remembers_by_lane", "mutants:RemembersByLane")
+forgets_who_goes = _described("forgets_who_goes", "mutants:ForgetsWhoGoes", {"hosts", "reports_workers"})
+says_it_reports = _described("says_it_reports", "mutants:SaysItReports", {"reports_workers"})
+reports_unasked = _described("reports_unasked", "mutants:ReportsUnasked")
+says_it_hosts = _described("says_it_hosts", "mutants:SaysItHosts", {"hosts"})
+hosts_unasked = _described("hosts_unasked", "mutants:HostsUnasked", {"reports_workers"})
+hosts_in_a_thread = _described("hosts_in_a_thread", "mutants:HostsInAThread", {"hosts", "reports_workers"})
+hosts_and_swallows = _described("hosts_and_swallows", "mutants:HostsAndSwallows", {"hosts", "reports_workers"})

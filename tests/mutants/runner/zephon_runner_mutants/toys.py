@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 from zephon.abc import Runner, RunnerFacts
 from zephon.errors import ConfigError, EngineError, WorkerError
-from zephon_runner_mutants.children import Child, Lost
+from zephon_runner_mutants.children import Child, Lost, hosted
 
 
 class Pool:
@@ -141,6 +141,18 @@ class Minimal(Runner):
 class ProcessPool(Pool):
     """Each thread has a process that does its work, and another one where it is lost."""
 
+    report = None
+
+    def work(self):
+        name = threading.current_thread().name
+        self.tell("start", name)
+        super().work()
+        self.tell("stop", name)
+
+    def tell(self, event, name):
+        if self.report is not None:
+            self.report(event, name, "")
+
     def run(self, future, program, task, instances):
         for _ in range(3):
             if "child" not in instances:
@@ -165,6 +177,13 @@ class Maximal(Minimal):
 
     pool = ProcessPool
     shares_memory = False
+
+    @classmethod
+    def host(cls, entry):
+        return hosted(entry)
+
+    def report_workers(self, report):
+        self.pool = type("Reporting", (self.pool,), {"report": staticmethod(report)})
 
 
 def misused(call):

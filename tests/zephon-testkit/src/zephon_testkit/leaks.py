@@ -39,7 +39,7 @@ def holdings() -> Holdings:
         files=tuple(sorted(_open_files())),
         threads=tuple(sorted(f"{thread.name} ({thread.ident})" for thread in threading.enumerate())),
         children=tuple(sorted(_children())),
-        shared_memory=tuple(sorted(_listing(Path("/dev/shm")))),
+        shared_memory=tuple(sorted(_shared_memory())),
     )
 
 

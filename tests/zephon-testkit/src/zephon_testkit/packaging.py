@@ -30,6 +30,7 @@ _HEAVY: Final = re.compile(r"zephon\.(abc|batch|block|checkpoint|engine|io|work)
 CAPABILITIES: Final[Mapping[str, frozenset[str]]] = {
     "shard_format": frozenset({"ranges", "predicate", "write"}),
     "storage": frozenset({"local_path", "write"}),
+    "runner": frozenset({"hosts", "reports_workers"}),
     "tokenizer": frozenset({"train"}),
 }
 

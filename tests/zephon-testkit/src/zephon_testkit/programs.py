@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
+from zephon.abc import Line
 from zephon.block import Block
 from zephon.errors import DataError
 from zephon_testkit import blocks
@@ -265,3 +266,14 @@ def wait_for(condition: Callable[[], bool], patience: float) -> bool:
 
 def _mark(path: Path) -> None:
     path.touch()
+
+
+def answer(line: Line) -> None:
+    """Serves the other end of a line: sends back what comes, says where it runs, fails when told to."""
+    while True:
+        message = line.receive()
+        assert message is not None
+        kind, content = message
+        if kind == "fail":
+            raise ValueError(content)
+        line.send(kind, os.getpid() if kind == "where" else content)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import statistics
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,16 +12,23 @@ import attrs
 import numpy as np
 from hypothesis import strategies as st
 
+from zephon.abc import HoldsGil
 from zephon.block import Block, Origins, take_batch
 from zephon.errors import BadRowsError
 from zephon.spec import rebuilt
 from zephon_testkit import blocks
 from zephon_testkit.clauses import clause
-from zephon_testkit.operators import ROWS, OperatorTests
+from zephon_testkit.lock import share_held
+from zephon_testkit.operators import FEW, ROWS, OperatorTests
 from zephon_testkit.profiles import for_all
 
 #: Seeds tried to find out whether an operator draws at all.
 SEEDS = range(6)
+#: Rows of a block that is large, seconds that ``apply`` has to take for the lock to matter, and the share of time in
+#: which holding it cannot be put down to anything else.
+LARGE = 8192
+LONG_APPLY = 0.02
+HELD = 0.75
 
 
 class RowOperatorTests(OperatorTests):
@@ -290,6 +299,35 @@ class RowOperatorTests(OperatorTests):
                 copy.teardown()
 
         self.for_each_example(law)
+
+    # ------------------------------------------------------------------ the interpreter lock
+
+    @clause("RO-13")
+    def test_who_says_that_the_lock_is_free_leaves_it_to_others(self) -> None:
+        """If this fails, ``holds_gil`` is False, and yet no other thread gets on while ``apply`` works on a large
+        block: it loops in Python. ``runner="auto"`` would leave the operator on threads, where it uses one core. Say
+        True, or None where it depends on something else; or leave ``holds_gil`` out, and it is measured.
+        """
+
+        def law(operator: Any, _: Block) -> None:
+            if not isinstance(operator, HoldsGil) or operator.holds_gil is not False:
+                return
+            rows, seconds = ROWS, 0.0
+            while seconds < LONG_APPLY and rows <= LARGE:
+                rows *= 4
+                block = self._usable(operator, rows)
+                ready, pieces = self.set_up(operator, block), self.pieces(block)
+                begun = time.perf_counter()
+                for piece in pieces:
+                    ready.apply(piece)
+                seconds = time.perf_counter() - begun
+            if seconds < LONG_APPLY:
+                return  # it takes too little time to keep anybody waiting
+            # The middle of three: a machine that is busy otherwise keeps threads waiting too.
+            held = statistics.median(share_held(lambda: [ready.apply(piece) for piece in pieces]) for _ in range(3))
+            assert held < HELD, f"in {held:.0%} of the samples, another thread had to have the lock taken from it"
+
+        self.for_each_example(law, FEW)
 
 
 def _ranges(sizes: Sequence[int], n: int) -> list[tuple[int, int]]:

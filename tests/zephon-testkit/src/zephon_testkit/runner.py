@@ -26,9 +26,9 @@ import pytest
 from hypothesis import strategies as st
 
 from zephon import Pipeline
-from zephon.abc import Program, Runner, RunnerFacts
+from zephon.abc import HostsEngines, Line, Program, ReportsWorkers, Runner, RunnerFacts
 from zephon.block import Block, empty_columns
-from zephon.errors import ConfigError, EngineError
+from zephon.errors import ConfigError, EngineError, PeerGoneError
 from zephon.io import Dataset
 from zephon.work import StaticMixtureWorkSource
 from zephon_testkit import programs
@@ -495,6 +495,66 @@ class RunnerTests(PluginTests):
             found: list[Any] = []
             self.within(lambda n=parallelism, into=found: into.extend(batches(self.plugin, n)), "the pipeline")  # type: ignore[misc]
             assert found == expected, f"with parallelism={parallelism}"
+
+    @clause("RU-23")
+    def test_workers_are_reported_or_that_is_not_offered(self) -> None:
+        """If this fails with the capability ``reports_workers`` declared: a worker took tasks before its start was
+        reported, or one that ended was not. Without it: there is a ``report_workers`` nobody will call.
+        """
+        runner = self.runner(self.most)
+        if not self.has("reports_workers"):
+            assert not isinstance(runner, ReportsWorkers), (
+                "it has report_workers(), but does not declare the capability"
+            )
+            return
+        assert isinstance(runner, ReportsWorkers), "the capability is declared, but there is no report_workers()"
+        events: list[tuple[str, str, str]] = []
+        runner.report_workers(lambda *event: events.append(event))
+        self.within(lambda: runner.start([Calls("square")]), "start()")
+        self.results([runner.submit(0, number) for number in range(4 * max(1, self.most))])
+        started = [worker for event, worker, _ in events if event == "start"]
+        assert started, "tasks were done by a worker nobody was told of"
+        assert len(set(started)) == len(started), "two workers have one name"
+        self.within(runner.close, "close()")
+        stopped = [worker for event, worker, _ in events if event == "stop"]
+        started = [worker for event, worker, _ in events if event == "start"]
+        assert sorted(stopped) == sorted(started), f"started: {started}; stopped: {stopped}"
+        assert all(reason == "" for event, _, reason in events if event == "stop"), "they were told to end"
+
+    @clause("RU-24")
+    def test_a_function_runs_at_the_other_end_of_a_line_or_that_is_not_offered(self) -> None:
+        """If this fails with the capability ``hosts`` declared: what crosses the line is not what was sent, an error of
+        the other side is lost, or its end goes unnoticed. Without it: there is a ``host`` nobody will call.
+        """
+        implementation = self.implementation()
+        if not self.has("hosts"):
+            assert not isinstance(implementation, HostsEngines), "it has host(), but does not declare the capability"
+            return
+        assert isinstance(implementation, HostsEngines), "the capability is declared, but there is no host()"
+
+        def talk() -> None:
+            line: Line = implementation.host(programs.answer)
+            try:
+                assert line.receive(0.05) is None, "something came that nobody sent"
+                for what, block in _blocks().items():
+                    line.send("back", block)
+                    reply = line.receive(self.patience)
+                    assert reply is not None, f"no answer to {what}"
+                    assert reply[0] == "back"
+                    assert reply[1].origins == block.origins, f"{what} has other origins"
+                    assert reply[1].data.equals(block.data, check_metadata=True), f"{what} has other rows"
+                line.send("where")
+                assert line.receive(self.patience) != ("where", os.getpid()), "it runs in this very process"
+                line.send("fail", "on purpose")
+                with pytest.raises(ValueError, match="on purpose"):
+                    line.receive(self.patience)
+                with pytest.raises(PeerGoneError):
+                    line.receive(self.patience)
+            finally:
+                line.close()
+
+        remains = leaked(lambda: self.within(talk, "the talk"))
+        assert not remains, "; ".join(remains)
 
     # ------------------------------------------------------------------ helpers
 

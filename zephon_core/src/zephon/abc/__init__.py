@@ -8,6 +8,7 @@ from zephon.abc.checkpoint_store import CheckpointState, CheckpointStore
 from zephon.abc.operator import (
     Emits,
     HasContent,
+    HoldsGil,
     InfersSchema,
     LaneContext,
     LaneOperator,
@@ -18,7 +19,7 @@ from zephon.abc.operator import (
     RowOperator,
     Snapshot,
 )
-from zephon.abc.runner import Program, Runner, RunnerFacts
+from zephon.abc.runner import HostsEngines, Line, Program, ReportsWorkers, Runner, RunnerFacts
 from zephon.abc.shard import (
     FileHead,
     PushesPredicate,
@@ -42,10 +43,13 @@ __all__ = [
     "FileHead",
     "FileInfo",
     "HasContent",
+    "HoldsGil",
+    "HostsEngines",
     "InfersSchema",
     "LaneContext",
     "LaneOperator",
     "LaneState",
+    "Line",
     "LocalPath",
     "Operator",
     "OperatorContext",
@@ -53,6 +57,7 @@ __all__ = [
     "Program",
     "PushesPredicate",
     "RangedShard",
+    "ReportsWorkers",
     "RowOperator",
     "Runner",
     "RunnerFacts",

@@ -254,3 +254,20 @@ class HasContent(Protocol):
 
     def content(self) -> Mapping[str, Any]:
         """Plain data that identifies the content (hashes); enters the fingerprint."""
+
+
+@runtime_checkable
+class HoldsGil(Protocol):
+    """A row operator that says whether ``apply`` holds the interpreter lock, so that ``runner="auto"`` need not ask.
+
+    Where every operator of a stage says no, the stage runs on threads. Where one says yes, or nothing, it is measured
+    whether processes pay. No result depends on the answer.
+    """
+
+    @property
+    def holds_gil(self) -> bool | None:
+        """Whether most of the time of ``apply`` goes into Python code.
+
+        False where it goes into code that releases the lock: Arrow, numpy on large arrays, tokenizers, decompression.
+        None where that depends on what the operator was given.
+        """

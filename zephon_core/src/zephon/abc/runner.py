@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -73,3 +73,62 @@ class Runner(ABC):
     @abstractmethod
     def facts(self) -> RunnerFacts:
         """Facts about this runner as configured; valid before ``start``."""
+
+
+@runtime_checkable
+class ReportsWorkers(Protocol):
+    """Capability ``reports_workers``: tells when workers come and go.
+
+    For runners whose workers are elsewhere, where programs cannot tell the observers of this process themselves.
+    """
+
+    def report_workers(self, report: Callable[[str, str, str], None]) -> None:
+        """Have workers reported. Called before ``start``.
+
+        Args:
+            report: ``report("start", worker, "")`` once a worker can take tasks, ``report("stop", worker, reason)``
+                once it has ended; reason is "" where it was told to. From any thread, one call at a time for a worker.
+        """
+
+
+class Line(Protocol):
+    """One end of a line between two processes. Used by one thread at a time.
+
+    What arrives is a copy that owns its memory; record batches cross as Arrow IPC.
+    """
+
+    def send(self, kind: str, obj: Any = None) -> None:
+        """Send an object under a short name for its kind.
+
+        Raises:
+            PeerGoneError: the other process has ended.
+        """
+
+    def receive(self, timeout: float | None = None) -> tuple[str, Any] | None:
+        """The next object and its kind, or None if none came within ``timeout`` seconds; None waits for ever.
+
+        Raises:
+            PeerGoneError: the other process has ended, and all it had sent has been received.
+        """
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when something can be received, for ``select``."""
+
+    def close(self) -> None:
+        """End the line. On the side that has started the other process, end that too, within seconds."""
+
+
+@runtime_checkable
+class HostsEngines(Protocol):
+    """Capability ``hosts``: can run a function in an interpreter of its own, at the other end of a line."""
+
+    @classmethod
+    def host(cls, entry: Callable[[Line], None]) -> Line:
+        """Start an interpreter that runs ``entry(line)``, and ends with it.
+
+        Args:
+            entry: sent by value where it cannot be imported there.
+
+        Returns:
+            This process's end.
+        """

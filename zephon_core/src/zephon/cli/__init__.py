@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "explain": "the compiled plan of a recipe",
     "verify": "run a recipe under several topologies, runners and restarts and compare every round",
     "checkpoint": "look into a checkpoint",
+    "doctor": "machine, plugins, environment and data at a glance, to paste into an issue",
     "conformance": "check an installed plugin against its contract, clause by clause",
     "new-plugin": "start a plugin distribution from the template",
     "stubs": "write the types of Pipeline, with every installed operator as a method",

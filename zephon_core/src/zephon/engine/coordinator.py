@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import heapq
 import threading
+import time
+import warnings
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
@@ -20,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from zephon.abc import Runner
 from zephon.engine.lane import Item, Lane
 from zephon.engine.program import ReadTask, TaskResult
+from zephon.engine.stall import StallWatch, TaskInFlight, in_flight
 from zephon.errors import EngineError
 
 #: Bytes a block may have. A worker waits for the interpreter lock at the end of every task, so few large tasks beat
@@ -32,6 +35,8 @@ MAX_BLOCK_ROWS: Final = 8192
 #: A task should take long enough to outweigh its own cost, and no longer than that needs, in seconds.
 SHORT_TASK: Final = 0.01
 LONG_TASK: Final = 0.08
+#: How long ``stop`` waits for a lane operator that is at work.
+CLOSE_SECONDS: Final = 1.5
 
 
 class _Event(NamedTuple):
@@ -49,10 +54,25 @@ class Coordinator:
         prefetch: finished microbatches to keep ready per lane.
         block_rows: fixed rows per block, or None to adapt.
         row_bytes: average bytes of a row as it lies in its shard.
+        programs: what people call the programs tasks refer to by number.
     """
 
-    def __init__(self, runner: Runner, *, budget: int, prefetch: int, block_rows: int | None, row_bytes: float) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        *,
+        budget: int,
+        prefetch: int,
+        block_rows: int | None,
+        row_bytes: float,
+        programs: Sequence[str] = (),
+    ) -> None:
         self._runner = runner
+        self._programs = programs
+        self._tasks: dict[Future[TaskResult], TaskInFlight] = {}
+        self._advancing = -1  # the lane whose operators are at work now
+        self._happened = 0
+        self._watch = StallWatch(self._describe)
         self._workers = runner.facts.workers
         self._budget = budget
         self._prefetch = prefetch
@@ -105,7 +125,15 @@ class Coordinator:
         self._events.put(_Event(-1))
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(CLOSE_SECONDS)
+            if thread.is_alive():
+                warnings.warn(
+                    f"an operator of lane {self._advancing} is still at work {CLOSE_SECONDS:.1f} s after the run was "
+                    "closed; its thread ends with it",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+        self._tasks.clear()
         with self._changed:
             self._changed.notify_all()
 
@@ -159,6 +187,7 @@ class Coordinator:
         with self._changed:
             self._waiting_for = number
             self._events.put(_Event(number))
+            self._watch.begin(self._happened)
             while not queue:
                 if self._crashed is not None:
                     raise EngineError(
@@ -174,7 +203,8 @@ class Coordinator:
                         fix="use the newest iterator of the pipeline",
                         code="iterator-closed",
                     )
-                self._changed.wait()
+                if not self._changed.wait(self._watch.interval):
+                    self._watch.look(self._happened, f"lane {number}")
             self._waiting_for = -1
 
     def _crank(self, number: int) -> None:
@@ -202,6 +232,8 @@ class Coordinator:
         self._in_flight += 1
         self._reading += read
         future = self._runner.submit(program, task)
+        name = self._programs[program] if self._programs else f"program {program}"
+        self._tasks[future] = TaskInFlight(lane, name, task, time.monotonic())
         future.add_done_callback(lambda done: self._events.put(_Event(lane, done, read)))
         return future
 
@@ -218,6 +250,11 @@ class Coordinator:
             with self._changed:
                 self._changed.notify_all()
 
+    def _describe(self) -> str:
+        """What is going on, for those who wait too long. Called on their thread."""
+        busy = f"the operators of lane {self._advancing} are at work; " if self._advancing >= 0 else ""
+        return busy + in_flight(list(self._tasks.copy().items()), self._waiting_for, self._runner)
+
     def _gather(self, first: _Event) -> list[_Event]:
         events = [first]
         try:
@@ -232,6 +269,8 @@ class Coordinator:
             if event.lane < 0:
                 continue
             if event.future is not None:
+                self._happened += 1
+                self._tasks.pop(event.future, None)
                 self._in_flight -= 1
                 self._reading -= event.read
                 self._adapt(event)
@@ -241,7 +280,10 @@ class Coordinator:
         for number, something_done in advance.items():
             lane = self._lanes[number]
             if something_done or not lane.may_read:
+                self._advancing = number
                 lane.advance()
+                self._advancing = -1
+                self._happened += 1
             self._consider(number)
         self._hand_out()
 

@@ -8,14 +8,13 @@ the function the user passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 import pyarrow as pa
 
 from zephon.batch import Batch, BatchFacts
 from zephon.checkpoint.state import LaneCheckpoint
-from zephon.engine.coordinator import Coordinator
 from zephon.engine.lane import Cut, Item
 from zephon.engine.tally import Tally
 from zephon.engine.topology import Slot, Topology
@@ -103,13 +102,23 @@ class Ending:
     agree: Callable[[int], int] | None
 
 
+class Supply(Protocol):
+    """Where items come from: an engine."""
+
+    def take(self, lane: int) -> Item:
+        """The next item of a lane, waiting for it."""
+
+    def waiting(self, lane: int) -> int:
+        """Microbatches of a lane that can be taken without waiting."""
+
+
 class Delivery:
     """Hands out one rank's batches in order."""
 
     def __init__(
         self,
         topology: Topology,
-        coordinator: Coordinator,
+        engine: Supply,
         cursors: Mapping[int, Cursor],
         *,
         ending: Ending,
@@ -119,7 +128,7 @@ class Delivery:
         slot: int,
     ) -> None:
         self._topology = topology
-        self._coordinator = coordinator
+        self._engine = engine
         self.cursors = cursors
         self._ending = ending
         self._facts = facts
@@ -181,7 +190,7 @@ class Delivery:
         for cursor in self.cursors.values():
             if self._head(cursor).block is not None:
                 # The head has been taken out of the lane's stock already.
-                ready = min(ready, 1 + self._coordinator.waiting(cursor.lane))
+                ready = min(ready, 1 + self._engine.waiting(cursor.lane))
             elif not self._ending.pad:
                 return 0
         if self._ending.agree is None and ready == FOR_EVER:
@@ -191,7 +200,7 @@ class Delivery:
     def _head(self, cursor: Cursor) -> Item:
         """The next microbatch of a lane, or its end; raises what made the lane fail."""
         while cursor.head is None:
-            item = self._coordinator.take(cursor.lane)
+            item = self._engine.take(cursor.lane)
             if item.failure is not None:
                 raise item.failure
             if item.block is None:

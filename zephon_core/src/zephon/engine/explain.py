@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from zephon.abc import LaneOperator
 from zephon.block import DOCUMENT_TYPE
+from zephon.engine.choosing import first_choices, parallelism_of, stage_facts
 from zephon.spec import spec_fields, to_plain
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ def describe(plan: Plan) -> dict[str, Any]:
             }
             for b in plan.chain.bound
         ],
+        "parallelism": parallelism_of(plan.options),
+        "runners": {
+            facts.label: choice.to_plain()
+            for facts, choice in zip(stage_facts(plan), first_choices(plan), strict=True)
+            if facts.shown
+        },
         "memory_limit": plan.memory_limit,
         "state_bytes": plan.state_bytes,
         "notes": list(plan.notes),
@@ -78,6 +85,10 @@ def explain(plan: Plan) -> str:
     lines.append(f"  rounds: {_rounds(plan)}")
     lines += ["", "resources", f"  memory_limit {plan.memory_limit >> 20} MiB, of which operator state about "]
     lines[-1] += f"{plan.state_bytes * len(topology.owned) / 2**20:.1f} MiB"
+    lines.append(f"  runner {plan.options.runner_name!r}, {_workers(plan)}")
+    lines += [f"    {label}: {choice['runner']}; {choice['reason']}" for label, choice in facts["runners"].items()]
+    if plan.options.isolate:
+        lines.append("  the engine runs in a process of its own; batches come through shared memory")
     if plan.notes:
         lines += ["", "notes", *(f"  {note}" for note in plan.notes)]
     return "\n".join(lines)
@@ -123,6 +134,15 @@ def _rounds(plan: Plan) -> str:
         return "endless"
     most = f", at most {plan.ending.max_rounds}" if plan.ending.max_rounds is not None else ""
     return f"until the data ends{most}; the operators change the number of rows"
+
+
+def _workers(plan: Plan) -> str:
+    number = parallelism_of(plan.options)
+    if plan.options.parallelism is not None:
+        return f"up to {number} tasks at once, as set" if number else "one task at a time, on the calling thread"
+    if number is None:
+        return "which knows how many tasks run at once"
+    return f"up to {number} tasks at once: the CPUs this process may use"
 
 
 def _slot(lane: int, rows: tuple[int, int], microbatch: int) -> str:

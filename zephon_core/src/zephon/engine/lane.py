@@ -21,8 +21,8 @@ import pyarrow as pa
 from zephon.abc import LaneContext, LaneOperator, LaneState, Snapshot
 from zephon.block import Block, Origins, empty_batch, empty_columns
 from zephon.checkpoint.state import LaneCheckpoint, StageState
-from zephon.engine.program import ApplyTask, Dropped, ReadTask, RereadTask, TaskResult, raise_bad_rows
-from zephon.errors import BadRowsError, EngineError, ZephonError
+from zephon.engine.program import ApplyTask, Dropped, ReadTask, RereadTask, TaskResult, avoidable, raise_bad_rows
+from zephon.errors import BadRowsError, EngineError, WorkerLostError, ZephonError
 
 Submit = Callable[[int, int, Any], "Future[TaskResult]"]  # lane, program, task
 
@@ -89,6 +89,7 @@ class _Flow:
     cut: Cut | None = None
     skipped: Counter[str] | None = None
     failure: BaseException | None = None
+    task: ReadTask | ApplyTask | None = None
 
 
 class Lane:
@@ -207,8 +208,9 @@ class Lane:
             stop = min(stop, self._length)
         program = self._stages[0].program
         assert program is not None
-        future = self._submit(self.number, program, ReadTask(self.number, self.position, stop))
-        flow = _Flow(_NO_ROWS, stop, Cut(position=stop))
+        task = ReadTask(self.number, self.position, stop)
+        future = self._submit(self.number, program, task)
+        flow = _Flow(_NO_ROWS, stop, Cut(position=stop), task=task)
         self._pending[0].append((future, flow))
         self.position = stop
         self.reading += 1
@@ -237,6 +239,10 @@ class Lane:
                 if not future.done():
                     return
                 pending.popleft()
+                again = self._without_what_ends_workers(k, future, flow)
+                if again is not None:
+                    pending.appendleft((again, flow))
+                    return
                 if k == 0:
                     self.reading -= 1
                 self._collect(k, future, flow)
@@ -268,6 +274,18 @@ class Lane:
             if self._barren_after is not None and self._barren[k] > self._barren_after:
                 flow.failure = _barren(self.number, self._barren[k])
 
+    def _without_what_ends_workers(self, k: int, future: Future[TaskResult], flow: _Flow) -> Future[TaskResult] | None:
+        """Where a row has ended one worker after the other and bad rows are skipped: the task again, without it."""
+        if not self._skips or flow.task is None or future.cancelled():
+            return None
+        error = future.exception()
+        avoided = avoidable(error.note) if isinstance(error, WorkerLostError) else None
+        program = self._stages[k].program
+        if avoided is None or avoided in flow.task.avoid or program is None:
+            return None
+        flow.task = flow.task._replace(avoid=(*flow.task.avoid, avoided))
+        return self._submit(self.number, program, flow.task)
+
     def _skip(self, flow: _Flow, dropped: Sequence[Dropped]) -> None:
         """Count rows that were set aside; the counts travel with the flow, and so with the cut."""
         if dropped:
@@ -282,7 +300,8 @@ class Lane:
         """A block arrives at stage ``k``."""
         program = self._stages[k].program
         if program is not None and len(flow.block) and flow.failure is None:
-            future = self._submit(self.number, program, ApplyTask(flow.block))
+            flow.task = ApplyTask(flow.block)
+            future = self._submit(self.number, program, flow.task)
             self._pending[k].append((future, flow))
         elif self._pending[k]:
             self._pending[k].append((None, flow))

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 
 from zephon.abc import Program
-from zephon.plugins import HookManager
 
 
 class ObservedWorkers:
     """Announces each worker once, however many programs it opens: with its first, and when its last is closed."""
 
-    def __init__(self, hooks: HookManager, event: Mapping[str, Any]) -> None:
-        self._hooks = hooks
-        self._event = event
+    def __init__(self, tell: Callable[[str, dict[str, Any]], None], runner: str) -> None:
+        self._tell = tell
+        self._runner = runner
         #: Programs each worker has open. A worker touches only its own number.
         self._open: Counter[str] = Counter()
 
     def opened(self, worker: str) -> None:
         """A worker has opened a program."""
         if not self._open[worker]:
-            self._hooks.call("worker_start", **self._event, worker=worker)
+            self._tell("worker_start", {"runner": self._runner, "worker": worker})
         self._open[worker] += 1
 
     def closed(self, worker: str) -> None:
         """A worker has closed a program; it closes all of them when it ends."""
         self._open[worker] -= 1
         if not self._open[worker]:
-            self._hooks.call("worker_stop", **self._event, worker=worker, reason="")
+            self._tell("worker_stop", {"runner": self._runner, "worker": worker, "reason": ""})
 
 
 @attrs.frozen

@@ -10,10 +10,11 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from zephon.engine.cpus import local_ranks
 from zephon.errors import ConfigError
 from zephon.spec import execution, spec_fields
 
-ALIASES: Final = {"world_size": "dp_degree", "global_rank": "dp_group_id"}
+ALIASES: Final = {"world_size": "dp_degree", "global_rank": "dp_group_id", "mtp_mode": "isolate"}
 
 #: Published options that nothing here needs, with the reason users are given.
 NOT_NEEDED: Final = {
@@ -25,8 +26,6 @@ NOT_NEEDED: Final = {
 
 #: Options of user-api.md whose machinery is not part of this version.
 NOT_HERE_YET: Final = {
-    "isolate": "the engine runs in this process; leave isolate at False",
-    "mtp_mode": "the engine runs in this process; leave mtp_mode at False",
     "io_options": "there is no shard cache yet; leave io_options empty",
 }
 
@@ -80,8 +79,9 @@ class Options:
         canonical_replicas: number of lanes; None: ``dp_degree``, or what the checkpoint says.
         dp_degree: number of data-parallel groups; None: found from the environment.
         dp_group_id: this rank's group; None: found from the environment.
-        runner: registered name of a runner, or ``"auto"``.
-        parallelism: tasks at once; None: what the CPUs allow; 0: all on the calling thread.
+        runner: registered name of a runner, or ``"auto"``, which is threads, and processes for what these cannot
+            speed up; or ``{"name": ..., ...}`` with arguments of that runner.
+        parallelism: tasks at once; None: the CPUs this process may use; 0: all on the calling thread.
         max_rounds: end after so many rounds.
         agree: ``agree(int) -> int``, the minimum over all ranks; called inside ``next()``.
         memory_limit: bytes, or text such as ``"4GiB"``; None: a quarter of what is available.
@@ -90,12 +90,14 @@ class Options:
         tail: how a finite curriculum ends: ``"drop"`` with the last full round, ``"pad"`` with the last row.
         on_error: see :class:`ErrorPolicy`.
         block_rows: fixed number of rows per block instead of an adaptive one; changes no result.
+        isolate: run the whole engine in a process of its own, so that it takes nothing from the training process's
+            threads; finished microbatches come through shared memory.
     """
 
     canonical_replicas: int | None = None
     dp_degree: int | None = execution(default=None)
     dp_group_id: int | None = execution(default=None)
-    runner: str = execution(default="auto")
+    runner: str | Mapping[str, Any] = execution(default="auto")
     parallelism: int | None = execution(default=None)
     max_rounds: int | None = execution(default=None)
     agree: Callable[[int], int] | None = execution(default=None)
@@ -105,6 +107,7 @@ class Options:
     tail: Literal["drop", "pad"] = execution(default="drop")
     on_error: ErrorPolicy = execution(factory=ErrorPolicy, converter=ErrorPolicy.of)
     block_rows: int | None = execution(default=None)
+    isolate: bool = execution(default=False)
 
     def __attrs_post_init__(self) -> None:
         for name in ("canonical_replicas", "dp_degree", "max_rounds", "prefetch_batches", "block_rows"):
@@ -121,6 +124,25 @@ class Options:
             raise _bad("tail", self.tail, "'drop' or 'pad'")
         if self.agree is not None and not callable(self.agree):
             raise _bad("agree", self.agree, "a function from int to int")
+        if not isinstance(self.runner, Mapping):
+            if not isinstance(self.runner, str):
+                raise _bad("runner", self.runner, "the name of a runner, or a mapping with its name and its arguments")
+        elif not isinstance(self.runner.get("name"), str):
+            raise _bad("runner", self.runner, 'a mapping with "name", the name of the runner')
+        elif not all(isinstance(key, str) for key in self.runner):
+            raise _bad("runner", self.runner, "names of arguments as keys")
+
+    @property
+    def runner_name(self) -> str:
+        """The registered name of the runner, or ``"auto"``."""
+        return self.runner if isinstance(self.runner, str) else str(self.runner["name"])
+
+    @property
+    def runner_settings(self) -> dict[str, Any]:
+        """Arguments of the runner, besides ``parallelism``."""
+        if isinstance(self.runner, str):
+            return {}
+        return {name: value for name, value in self.runner.items() if name != "name"}
 
     def changed(self, settings: Mapping[str, Any]) -> Options:
         """These options with some replaced.
@@ -177,7 +199,11 @@ def parse_bytes(value: Any, name: str) -> int | None:
 
 
 def default_memory_limit() -> int:
-    """A quarter of the memory available to this process now, divided by the ranks of this machine, in bytes."""
+    """A quarter of the memory available to this process now, divided by the ranks of this machine, in bytes.
+
+    Raises:
+        ConfigError: ``bad-local-world-size``.
+    """
     available = 4 << 30
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -195,8 +221,7 @@ def default_memory_limit() -> int:
                 available = min(available, max(0, int(lines.read()) - int(used.read())))
         except (OSError, ValueError):
             continue
-    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1))
-    return max(64 << 20, available // 4 // ranks)
+    return max(64 << 20, available // 4 // local_ranks())
 
 
 def _total_memory(otherwise: int) -> int:

@@ -19,13 +19,13 @@ from zephon.engine.delivery import Ending
 from zephon.engine.lane import LaneStage
 from zephon.engine.options import Options, default_memory_limit
 from zephon.engine.program import Source, StageProgram, Step
+from zephon.engine.runners import check_runner
 from zephon.engine.topology import Identity, Topology, layout
 from zephon.engine.validate import Bound, Chain, build_chain, check_order, makes_batches
 from zephon.errors import PlanError
 from zephon.io.dataset import Dataset
 from zephon.io.reader import BlockReader
 from zephon.io.sample import first_rows
-from zephon.plugins import registry
 from zephon.spec import fingerprint, source_hash, spec_fields, to_plain
 
 #: Rows of each dataset that functions without a declared schema are tried on.
@@ -165,8 +165,7 @@ def compile_plan(
         ConfigError: the topology does not fit.
     """
     place = check_order(operators)
-    if options.runner != "auto":
-        registry("runner").describe(options.runner)
+    check_runner(options)
     written: dict[int, Operator] = {}
     name, batch = operators[place]
     if options.tail == "pad" and getattr(batch, "drop_last", False):

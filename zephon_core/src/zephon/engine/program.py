@@ -18,17 +18,26 @@ import pyarrow as pa
 from zephon import random
 from zephon.abc import OperatorContext, RowOperator, WorkSource
 from zephon.block import Block, Origins, empty_batch
-from zephon.errors import BadRow, BadRowsError, DataError, EngineError, ZephonError
+from zephon.errors import BadRow, BadRowsError, DataError, EngineError, PluginError, ZephonError
 from zephon.io.reader import BlockReader
+from zephon.plugins import registry
 from zephon.spec import rebuilt
 
 
+class Avoided(NamedTuple):
+    """A row that has ended workers: the step it did so at (``read`` or an operator's label), and its origin."""
+
+    where: str
+    origin: tuple[int, ...]
+
+
 class ReadTask(NamedTuple):
-    """Read positions ``start:stop`` of a lane."""
+    """Read positions ``start:stop`` of a lane; what is to be avoided is set aside."""
 
     lane: int
     start: int
     stop: int
+    avoid: tuple[Avoided, ...] = ()
 
 
 class RereadTask(NamedTuple):
@@ -39,9 +48,10 @@ class RereadTask(NamedTuple):
 
 
 class ApplyTask(NamedTuple):
-    """Apply the operators to a block."""
+    """Apply the operators to a block; what is to be avoided is set aside."""
 
     block: Block
+    avoid: tuple[Avoided, ...] = ()
 
 
 class Dropped(NamedTuple):
@@ -129,6 +139,8 @@ class StageWorker:
 
     def __init__(self, program: StageProgram) -> None:
         self._program = program
+        self._note: Callable[[str], None] | None = None
+        self._avoid: tuple[Avoided, ...] = ()
         self._steps: list[tuple[RowOperator, Step]] = []
         for step in program.steps:
             operator = rebuilt(step.operator)
@@ -141,9 +153,21 @@ class StageWorker:
         result = self._carry_out(task)
         return result if self._program.whole else result._replace(seconds=perf_counter() - begun)
 
+    def careful(self, task: ReadTask | RereadTask | ApplyTask, note: Callable[[str], None]) -> TaskResult:
+        """As a call, but row by row, and each is noted before it is touched.
+
+        For a task that has ended a worker: when it ends another, the note says at which row of which operator.
+        """
+        self._note = note
+        try:
+            return self(task)
+        finally:
+            self._note = None
+
     def _carry_out(self, task: ReadTask | RereadTask | ApplyTask) -> TaskResult:
         source = self._program.source
         dropped: list[Dropped] = []
+        self._avoid = () if isinstance(task, RereadTask) else task.avoid
         if isinstance(task, ReadTask):
             pointers = source.work.read(task.lane, source.lanes, task.start, task.stop)
             block = self._read(pointers, task.lane, dropped)
@@ -159,6 +183,11 @@ class StageWorker:
 
     def _read(self, pointers: Origins, lane: int, dropped: list[Dropped]) -> Block:
         reader = self._program.source.reader
+        if self._avoid:
+            pointers = pointers.take(self._avoided("read", pointers, dropped))
+        if self._note is not None and len(pointers) > 1:
+            return Block.concat([self._read(pointers.slice(i, i + 1), lane, dropped) for i in range(len(pointers))])
+        self._announce("read", pointers)
         try:
             return Block(reader.read(pointers), pointers, lane)
         except BadRowsError as error:
@@ -181,6 +210,14 @@ class StageWorker:
 
     def _apply_rows(self, operator: RowOperator, step: Step, block: Block, dropped: list[Dropped]) -> Block:
         """Apply one operator to rows that may be cut anywhere."""
+        if self._avoid:
+            block = block.take(self._avoided(step.label, block.origins, dropped))
+            if not len(block):
+                return _no_rows(block, step)
+        if self._note is not None and len(block) > 1:
+            rows = [self._apply_rows(operator, step, block.slice(i, i + 1), dropped) for i in range(len(block))]
+            return Block.concat(rows)
+        self._announce(step.label, block.origins)
         try:
             return _checked(operator.apply(block), step)
         except BadRowsError as error:
@@ -215,6 +252,10 @@ class StageWorker:
 
     def _apply_whole(self, operator: RowOperator, step: Step, block: Block, dropped: list[Dropped]) -> Block:
         """Apply one operator to a microbatch, which loses no single row: it is set aside as a whole."""
+        if self._avoid and len(self._avoided(step.label, block.origins, [])) < len(block):
+            dropped += [Dropped(step.label, block.origins.at(i), _LOST, -1) for i in range(len(block))]
+            return _no_rows(block, step)
+        self._announce(step.label, block.origins)
         try:
             return _checked(operator.apply(block), step)
         except BadRowsError as error:
@@ -229,13 +270,38 @@ class StageWorker:
             dropped.append(Dropped(step.label, block.origins.at(i), bad.rows[0].reason, -1))
         return _no_rows(block, step)
 
+    def _announce(self, where: str, origins: Origins) -> None:
+        if self._note is not None and len(origins):
+            self._note(noted(where, origins.at(0), self._program.source.row_name))
+
+    def _avoided(self, where: str, origins: Origins, dropped: list[Dropped]) -> npt.NDArray[np.int64]:
+        """Positions of the rows that need not be avoided here; the others are set aside."""
+        bad = {avoided.origin for avoided in self._avoid if avoided.where == where}
+        kept = []
+        for i in range(len(origins)) if bad else ():
+            if origins.at(i) in bad:
+                dropped.append(Dropped(where, origins.at(i), _LOST, -1))
+            else:
+                kept.append(i)
+        return np.array(kept, dtype=np.int64) if bad else np.arange(len(origins))
+
     def _set_aside(self, error: BadRowsError, where: str, origins: Origins, dropped: list[Dropped]) -> Origins:
         for bad in error.rows:
             dropped.append(Dropped(where, origins.at(bad.row), bad.reason, bad.offset))
         return origins.take(_good_rows(error, len(origins)))
 
     def _raise(self, error: BadRowsError, where: str, origins: Origins) -> NoReturn:
-        raise_bad_rows(error, where, origins, self._program.source.row_name)
+        try:
+            raise_bad_rows(error, where, origins, self._program.source.row_name)
+        except DataError as raised:
+            named = {step.label: step.context.operator for _, step in self._steps}
+            raised.add_note(_provider("operator", named[where]) if where in named else self._format_of(origins, error))
+            raise
+
+    def _format_of(self, origins: Origins, error: BadRowsError) -> str:
+        """Who reads the first of these rows."""
+        dataset = self._program.source.work.datasets[int(origins.dataset[error.rows[0].row])]
+        return _provider("shard_format", getattr(dataset, "format_name", ""))
 
     def _reread(self, task: RereadTask) -> Block:
         wanted = task.origins
@@ -258,6 +324,32 @@ class StageWorker:
                 code="reread-differs",
             )
         return result
+
+
+def _provider(point: str, name: str) -> str:
+    """Which plugin it was, for people who report it."""
+    try:
+        plugin = registry(point).requirement(name)
+    except PluginError:  # passed as an object, or in memory
+        return f"{point} {name or '(none)'}: of no installed distribution"
+    return f"{point}:{name} of {plugin.distribution} {plugin.version}".rstrip()
+
+
+_LOST = "it has ended one worker after the other"
+
+
+def noted(where: str, origin: tuple[int, ...], row_name: Callable[[int, int, int], str]) -> str:
+    """What is about to happen to a row, for people and for :func:`avoidable`: operator, row, origin."""
+    _, dataset, shard, row, *_ = origin
+    return "\t".join([where, row_name(dataset, shard, row), ",".join(map(str, origin))])
+
+
+def avoidable(note: str) -> Avoided | None:
+    """The row a note speaks of, or None if it is none of :func:`noted`'s."""
+    parts = note.split("\t")
+    if len(parts) != 3:
+        return None
+    return Avoided(parts[0], tuple(int(number) for number in parts[2].split(",")))
 
 
 def raise_bad_rows(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zephon.engine.cpus import available_cpus
 from zephon.errors import ConfigError
-from zephon_threads._cpus import available_cpus
 
 
 @pytest.fixture(autouse=True)

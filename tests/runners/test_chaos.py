@@ -1,0 +1,32 @@
+"""Workers are killed at random: the stream is that of the calm run, nothing is left. A minute of it: ``make chaos``."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def chaos_script():
+    path = Path(__file__).with_name("chaos.py")
+    spec = importlib.util.spec_from_file_location("zephon_chaos_script", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_processes_that_are_killed_at_random_change_nothing(chaos_script, tmp_path):
+    trouble = chaos_script.OfProcesses()
+    batches, kills = chaos_script.chaos(tmp_path, "processes", trouble, 6, every=0.7, parallelism=2, seed=3)
+    assert kills >= 3
+    assert batches > 20
+
+
+@pytest.mark.ray
+def test_ray_actors_and_nodes_that_are_killed_at_random_change_nothing(chaos_script, ray_cluster, tmp_path):
+    trouble = chaos_script.OfRay(ray_cluster)
+    batches, kills = chaos_script.chaos(tmp_path, "ray", trouble, 20, every=2.0, parallelism=2, seed=3)
+    assert kills >= 5
+    assert batches > 5
