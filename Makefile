@@ -17,7 +17,7 @@ INPUTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirem
 STAMP := $(VENV)/.installed-$(shell (echo $(INPUTS); cat $(INPUTS)) | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help install editables demo test test-author test-ray lint wheels bench clean conformance
+.PHONY: help install editables demo test test-author test-ray lint wheels bench clean conformance chaos soak
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -62,6 +62,12 @@ conformance: $(STAMP)  ## run the kit on our own plugins and write docs/conforma
 
 bench: $(STAMP)  ## measure against the budgets of the design, a few minutes
 	set -e; for benchmark in tests/benchmarks/bench_*.py; do $(BIN)/python $$benchmark; done
+
+chaos: $(STAMP)  ## kill workers at random for a minute and compare with a calm run
+	$(BIN)/python tests/runners/chaos.py --seconds 60
+
+soak: $(STAMP)  ## ten minutes of random restarts; fails where memory grows
+	$(BIN)/python tests/runners/soak.py --seconds 600
 
 clean:  ## remove .venv, wheels and caches
 	rm -rf $(VENV) $(WHEELS) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -30,7 +30,7 @@ from zephon.io import Dataset
 from zephon.work import StaticMixtureWorkSource
 from zephon_fault_files import jsonl
 from zephon_scripts import command_of, descendants, workers
-from zephon_testkit.leaks import holdings
+from zephon_testkit.leaks import Holdings, holdings
 from zephon_workloads import heavy, slow_heavy
 
 SCHEMA = {"n": "int64", "value": "int64", "digest": "string"}
@@ -43,7 +43,10 @@ class Trouble(Protocol):
         """Process ids of the workers that run now."""
 
     def strike(self, count: int) -> None:
-        """Whatever else there is to break, after so many kills."""
+        """Whatever else there is to break, after so many kills. Called by the main thread, as Ray demands for nodes."""
+
+    def leftovers(self, before: Holdings) -> list[str]:
+        """What the run has left behind, compared with what there was."""
 
 
 class OfProcesses:
@@ -55,6 +58,13 @@ class OfProcesses:
 
     def strike(self, count: int) -> None:
         """Nothing."""
+
+    def leftovers(self, before: Holdings) -> list[str]:
+        """All that was not there before."""
+        now = holdings()
+        found = sorted({*now.threads, *now.shared_memory, *now.children} - {*before.threads, *before.shared_memory})
+        more = len(now.files) - len(before.files)
+        return [*found, *([f"{more} files"] if more > 0 else [])]
 
 
 class OfRay:
@@ -74,6 +84,12 @@ class OfRay:
         if count % 10 == 5:
             self._cluster.remove_node(self._node, allow_graceful=False)
             self._node = self._cluster.add_node(num_cpus=2, object_store_memory=120 << 20)
+
+    def leftovers(self, before: Holdings) -> list[str]:
+        """Actors, and threads of ours; what Ray opens for a new node is Ray's."""
+        threads = set(holdings().threads) - set(before.threads)
+        actors = [f"actor process {pid}" for pid in self.victims()]
+        return [*actors, *sorted(thread for thread in threads if thread.startswith("zephon"))]
 
 
 class Killer:
@@ -102,7 +118,6 @@ class Killer:
                 with suppress(ProcessLookupError):
                     os.kill(self._random.choice(victims), signal.SIGKILL)
                     self.kills += 1
-                    self._trouble.strike(self.kills)
 
 
 def pipeline(folder: Path, function: Callable[[Any], Any], **options: Any) -> Pipeline:
@@ -138,28 +153,22 @@ def chaos(
         warnings.simplefilter("ignore", RuntimeWarning)  # of every worker that was lost
         run = pipeline(folder, slow_heavy, runner=runner, parallelism=parallelism)
         with run, Killer(trouble, every, seed) as killer:
-            begun = time.monotonic()
+            begun, struck = time.monotonic(), 0
             for batch in run:
                 found.append(row_digests(batch))
+                if killer.kills > struck:
+                    struck = killer.kills
+                    trouble.strike(struck)
                 if time.monotonic() - begun > seconds:
                     break
     with pipeline(folder, heavy, runner="threads") as calm:
         for number, (batch, rows) in enumerate(zip(calm, found, strict=False)):
             assert row_digests(batch) == rows, f"batch {number} of {len(found)} is another one"
-    _check_nothing_is_left(before)
-    return len(found), killer.kills
-
-
-def _check_nothing_is_left(before: Any) -> None:
     deadline = time.monotonic() + 5
-    while True:
-        now = holdings()
-        left = [set(now.threads) - set(before.threads), set(now.shared_memory) - set(before.shared_memory)]
-        grown = [len(now.children) - len(before.children), len(now.files) - len(before.files)]
-        if not any(left) and max(grown) <= 0:
-            return
-        assert time.monotonic() < deadline, f"left behind: {left}, children and files more than before: {grown}"
+    while left := trouble.leftovers(before):
+        assert time.monotonic() < deadline, f"left behind: {left}"
         time.sleep(0.05)
+    return len(found), killer.kills
 
 
 @contextmanager
@@ -170,6 +179,7 @@ def trouble_of(runner: str) -> Iterator[Trouble]:
         return
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.pop("RAY_ADDRESS", None)
+    os.environ["PYTHONPATH"] = sys.path[0]  # Ray's workers do not get that of this process
     import ray
     from ray.cluster_utils import Cluster
 

@@ -2,8 +2,11 @@
 
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
+
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def pytest_configure(config):
@@ -26,6 +29,8 @@ def ray_cluster():
         pytest.skip("zephon-ray is not installed")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.pop("RAY_ADDRESS", None)
+    # Nodes start workers with the environment they were started with, not with the import path of this process.
+    os.environ["PYTHONPATH"] = str(SUPPORT)
     import ray
     from ray.cluster_utils import Cluster
 

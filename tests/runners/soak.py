@@ -38,7 +38,9 @@ from zephon_workloads import heavy, slow_heavy
 
 MIB = 1 << 20
 #: Seconds of a stretch, at most.
-LONGEST = 4.0
+LONGEST = 6.0
+#: Seconds between two kills: longer than a worker needs to start on a busy machine, or a single one never gets to work.
+BETWEEN_KILLS = 2.5
 
 
 class Left(Exception):
@@ -67,7 +69,7 @@ def stretch(folder: Path, states: Any, chance: random.Random, calm: Iterator[str
     try:
         if states is not None:
             fleet.restore(states)
-        with suppress(Left), Killer(OfProcesses(), 1.0, chance.randrange(1 << 30)):
+        with suppress(Left), Killer(OfProcesses(), BETWEEN_KILLS, chance.randrange(1 << 30)):
             while True:
                 found, expected = round_digest(fleet.round() or {}), next(calm)
                 assert found == expected, f"round {rounds} of a stretch with {settings} and {groups} groups differs"

@@ -225,5 +225,5 @@ def test_a_writer_that_ends_without_a_word_takes_its_memory_along():
     assert process.wait(30) == -9
     assert (kind, found.num_rows, found.column(0)[-1].as_py()) == ("done", 1 << 20, (1 << 20) - 1)
     line.close()
-    assert "zephon" not in Path("/proc/self/maps").read_text()
+    assert "memfd:zephon" not in Path("/proc/self/maps").read_text()
     assert shared_memory_files() == before

@@ -40,7 +40,7 @@ def test_the_table_agrees_with_what_this_tree_declares():
 def shelved(monkeypatch):
     """Plugins of this version that are not installed here."""
     monkeypatch.setitem(KNOWN["shard_format"], "mds", "zephon-mds")
-    monkeypatch.setitem(KNOWN["runner"], "ray", "zephon-ray")
+    monkeypatch.setitem(KNOWN["runner"], "dusk", "zephon-dusk")
 
 
 @pytest.mark.usefixtures("shelved")
@@ -58,9 +58,9 @@ def test_a_near_miss_of_an_installed_name_is_pointed_out():
 
 @pytest.mark.usefixtures("shelved")
 def test_a_near_miss_of_a_known_name_gets_its_install_line_too():
-    error = unknown("runner", "rey")
-    assert "'ray'" in error.fix
-    assert install_line("zephon-ray", ROOT) in error.fix
+    error = unknown("runner", "dask")
+    assert "'dusk'" in error.fix
+    assert install_line("zephon-dusk", ROOT) in error.fix
 
 
 def test_all_installed_and_all_known_names_are_listed():

@@ -66,7 +66,7 @@ def packed(obj: Any, *, by_value: bool = False) -> Message:
             ):
                 writer.write_batch(batch)
         for view, (start, stop) in zip(raw, places[len(pickler.batches) :], strict=True):
-            memory[start:stop] = view
+            _copy(view, pa.py_buffer(memory[start:stop]))
 
     return Message(out.getvalue(), places, len(pickler.batches), write, end)
 
@@ -86,7 +86,7 @@ def with_envelope(message: Message) -> Message:
 def unpacked(envelope: bytes, places: Sequence[tuple[int, int]], batches: int, payload: memoryview) -> Any:
     """The object again, owning its memory."""
     own = pa.allocate_buffer(len(payload))
-    memoryview(own).cast("B")[:] = payload
+    _copy(payload, own)
     found = [own.slice(start, stop - start) for start, stop in places]
     if not envelope:
         envelope = found.pop().to_pybytes()
@@ -139,6 +139,12 @@ def _kept(buffers: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer],
         return False
 
     return keep
+
+
+def _copy(source: memoryview, target: pa.Buffer) -> None:
+    """Arrow lets other threads run while it copies, the training loop among them; a memoryview would not."""
+    with pa.FixedSizeBufferWriter(target) as sink:
+        sink.write(source)
 
 
 def _ipc_size(batch: pa.RecordBatch) -> int:

@@ -1,6 +1,7 @@
 """Runners with one fault each."""
 
 import atexit
+import mmap
 import multiprocessing
 import os
 import pickle
@@ -449,11 +450,16 @@ class LeaksFiles(pooled(Piped)):
 
 
 class InSharedMemory(Pool):
+    memory = []  # noqa: RUF012 - kept on purpose, until the interpreter ends
+
     def __init__(self, workers, programs):
         super().__init__(workers, programs)
         path = f"/dev/shm/zephon-mutant-{os.getpid()}-{time.monotonic_ns()}"
-        with open(path, "wb") as file:
+        with open(path, "w+b") as file:
             file.write(b"ring")
+            file.flush()
+            # Mapped, as such segments are: by that, others can tell whose it is.
+            self.memory.append(mmap.mmap(file.fileno(), 4))
         atexit.register(os.unlink, path)
 
 
