@@ -1,1 +1,0 @@
-"""The Ray runner for Zephon."""

@@ -1,7 +1,0 @@
-"""The conformance kit, on the Ray runner."""
-
-from zephon_testkit import RunnerTests
-
-
-class TestRay(RunnerTests):
-    plugin = "ray"
