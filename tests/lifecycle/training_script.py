@@ -28,6 +28,8 @@ def work(row):
     return row
 
 
+# Whoever started the tests in the background has Ctrl-C ignored, and that is inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 source = StaticMixtureWorkSource(
     [Dataset.from_path("a", DATA)], {"a": 1}, shuffle_shards=False, exhausted_policy="repeat"
 )

@@ -14,7 +14,6 @@ Ends with an error if a round differs, or if the slope over the last four fifths
 from __future__ import annotations
 
 import argparse
-import gc
 import random
 import sys
 import tempfile
@@ -93,7 +92,6 @@ def soak(folder: Path, seconds: float, seed: int) -> tuple[list[int], int]:
         while time.monotonic() - begun < seconds:
             states, rounds, what = stretch(folder, states, chance, calm)
             total += rounds
-            gc.collect()
             sizes.append(resident())
             if time.monotonic() - said > 30:
                 said = time.monotonic()

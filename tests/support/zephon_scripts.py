@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -11,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import pyarrow as pa
 
 
 def write(path: Path, code: str) -> Path:
@@ -106,7 +110,11 @@ def comes_true(condition: Callable[[], object], within: float = 5.0) -> bool:
 
 
 def resident() -> int:
-    """Bytes this process has in memory now."""
+    """Bytes this process has in memory now, without those its allocators keep for later, which come and go."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

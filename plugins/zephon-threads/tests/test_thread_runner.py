@@ -389,7 +389,8 @@ def test_the_registry_finds_the_runner():
 def run_script(body, *, interrupt_after=None):
     """Run a script whose second line of output tells that it is time to interrupt; returns (exit code, seconds)."""
     script = textwrap.dedent("""
-        import sys, threading, time
+        import signal, sys, threading, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
         from zephon_threads import _workers
         from zephon_threads._runner import ThreadRunner
         _workers.GRACE_SECONDS = 0.2
