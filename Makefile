@@ -36,9 +36,10 @@ editables:  ## print the command that installs this tree into an environment of 
 demo: $(STAMP)  ## run the demonstration
 	$(BIN)/zephon demo
 
-# Two processes for the two cores of CI; a file's tests stay together, so that its fixtures are made once.
+# Two processes for the two cores of CI; a file's tests stay together, so that its fixtures are made once. One that crashes
+# ends the run: a new one would wait for ever for the rest of the file.
 test: lint  ## check the sources, then run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/author $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --max-worker-restart=0 --ignore=tests/author $(TESTS)
 
 test-author: $(STAMP)  ## render, build, install and check a plugin of each kind, a few minutes
 	$(BIN)/python -m pytest tests/author

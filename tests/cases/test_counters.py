@@ -1,5 +1,7 @@
 """M2: mixture, tokens, repeats and losses can be read at any time, match what was delivered, and survive restores."""
 
+import sys
+import threading
 from collections import Counter
 
 import pytest
@@ -202,3 +204,31 @@ def test_the_budget_of_bad_rows_counts_a_lanes_rows_once_however_often_it_is_res
         seen += [batch.to_pylist() for batch in take(iter(pipeline), 2)]
         pipeline = limited().restore(pipeline.checkpoint())
     assert until_it_stops(pipeline, seen) == expected
+
+
+@pytest.mark.parametrize("shape", [unpacked, wrapped])
+def test_m2_counters_read_by_another_thread_while_batches_come_are_counters_of_some_moment(shape):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # every order of the steps of two threads comes up
+    try:
+        pipeline = make(shape, max_rounds=400).options(canonical_replicas=1)
+        batches = iter(pipeline)
+        over, seen, failures = threading.Event(), [Counter()], []
+
+        def watch():
+            try:
+                while not over.is_set():
+                    seen.append(Counter(pipeline.stats()["rows"]))
+            except Exception as error:
+                failures.append(error)
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        received = list(batches)
+        over.set()
+        watching.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert failures == []
+    assert all(earlier <= later for earlier, later in zip(seen, seen[1:], strict=False))
+    assert_match(pipeline.stats(), received, shape)

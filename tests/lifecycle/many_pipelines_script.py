@@ -12,16 +12,17 @@ import time
 from zephon import Pipeline
 from zephon.io import Dataset
 from zephon.work import StaticMixtureWorkSource
-from zephon_scripts import resident
+from zephon_scripts import resident_without_spare
 from zephon_testkit.leaks import holdings
 
 RUNNER, COUNT, EVERY, DATA = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+WORKERS = 2 if RUNNER == "threads" else 1
 
 
 def evaluate(number):
     source = StaticMixtureWorkSource([Dataset.from_path("a", DATA)], {"a": 1}, seed=number, exhausted_policy="repeat")
     pipeline = Pipeline(source).shuffle(8).batch(4)
-    batches = iter(pipeline.options(runner=RUNNER, parallelism=2, canonical_replicas=2))
+    batches = iter(pipeline.options(runner=RUNNER, parallelism=WORKERS, canonical_replicas=2))
     for _ in range(number % 4):
         next(batches)
     if number % 3 == 0:
@@ -40,7 +41,7 @@ def settled():
                 "children": len(held.children),
                 "files": len(held.files),
                 "shared_memory": len(held.shared_memory),
-                "resident": resident(),
+                "resident": resident_without_spare(),
             }
         time.sleep(0.01)
 

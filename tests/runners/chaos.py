@@ -1,9 +1,6 @@
 """Kill workers at random while a pipeline runs, and compare what it delivers with a calm run.
 
-    python tests/runners/chaos.py [--runner processes] [--seconds 60] [--every 1.0] [--parallelism 2] [--seed 0]
-
-With ``--runner ray`` a cluster of three nodes is started on this machine; its workers are killed, and every tenth time
-a node with all that is on it, which is then replaced.
+python tests/runners/chaos.py [--seconds 60] [--every 1.0] [--parallelism 2] [--seed 0]
 """
 
 from __future__ import annotations
@@ -17,10 +14,10 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
@@ -29,76 +26,28 @@ from zephon.cli.rounds import row_digests
 from zephon.io import Dataset
 from zephon.work import StaticMixtureWorkSource
 from zephon_fault_files import jsonl
-from zephon_scripts import command_of, descendants, workers
+from zephon_scripts import workers
 from zephon_testkit.leaks import Holdings, holdings
 from zephon_workloads import heavy, slow_heavy
 
 SCHEMA = {"n": "int64", "value": "int64", "digest": "string"}
 
 
-class Trouble(Protocol):
-    """What can be killed."""
-
-    def victims(self) -> list[int]:
-        """Process ids of the workers that run now."""
-
-    def strike(self, count: int) -> None:
-        """Whatever else there is to break, after so many kills. Called by the main thread, as Ray demands for nodes."""
-
-    def leftovers(self, before: Holdings) -> list[str]:
-        """What the run has left behind, compared with what there was."""
-
-
-class OfProcesses:
-    """Workers of the process runner."""
-
-    def victims(self) -> list[int]:
-        """Children of this process."""
-        return workers()
-
-    def strike(self, count: int) -> None:
-        """Nothing."""
-
-    def leftovers(self, before: Holdings) -> list[str]:
-        """All that was not there before."""
-        now = holdings()
-        found = sorted({*now.threads, *now.shared_memory, *now.children} - {*before.threads, *before.shared_memory})
-        more = len(now.files) - len(before.files)
-        return [*found, *([f"{more} files"] if more > 0 else [])]
-
-
-class OfRay:
-    """Actors and nodes of a cluster on this machine."""
-
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
-        self._node = cluster.add_node(num_cpus=2, object_store_memory=120 << 20)
-
-    def victims(self) -> list[int]:
-        """Processes that Ray has given work to; it names them so."""
-        names = {pid: command_of(pid) for pid in descendants(os.getpid())}
-        return [pid for pid, name in names.items() if name.startswith("ray::") and "IDLE" not in name]
-
-    def strike(self, count: int) -> None:
-        """Every tenth time, lose a node, and get another."""
-        if count % 10 == 5:
-            self._cluster.remove_node(self._node, allow_graceful=False)
-            self._node = self._cluster.add_node(num_cpus=2, object_store_memory=120 << 20)
-
-    def leftovers(self, before: Holdings) -> list[str]:
-        """Actors, and threads of ours; what Ray opens for a new node is Ray's."""
-        threads = set(holdings().threads) - set(before.threads)
-        actors = [f"actor process {pid}" for pid in self.victims()]
-        return [*actors, *sorted(thread for thread in threads if thread.startswith("zephon"))]
-
-
 class Killer:
-    """A thread that kills a random worker every so many seconds."""
+    """A thread that kills a random worker process every so many seconds.
 
-    def __init__(self, trouble: Trouble, every: float, seed: int) -> None:
+    Args:
+        every: seconds.
+        seed: whom it hits.
+        unless_still: wait for :meth:`moved` between two kills: on a machine that is slow enough nobody could get
+            anything done otherwise.
+    """
+
+    def __init__(self, every: float, seed: int, *, unless_still: bool = False) -> None:
         self.kills = 0
-        self._trouble = trouble
         self._every = every
+        self._patient = unless_still
+        self._moved = threading.Event()
         self._random = random.Random(seed)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="killer")
@@ -109,11 +58,19 @@ class Killer:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        self._moved.set()
         self._thread.join()
+
+    def moved(self) -> None:
+        """Something got done."""
+        self._moved.set()
 
     def _run(self) -> None:
         while not self._over.wait(self._every):
-            victims = self._trouble.victims()
+            if self._patient:
+                self._moved.wait()
+                self._moved.clear()
+            victims = workers()
             if victims:
                 with suppress(ProcessLookupError):
                     os.kill(self._random.choice(victims), signal.SIGKILL)
@@ -135,7 +92,7 @@ def pipeline(folder: Path, function: Callable[[Any], Any], **options: Any) -> Pi
 
 
 def chaos(
-    folder: Path, runner: str, trouble: Trouble, seconds: float, *, every: float, parallelism: int, seed: int
+    folder: Path, seconds: float, *, every: float, parallelism: int, seed: int, patient: bool = False
 ) -> tuple[int, int]:
     """Run for so many seconds while workers are killed, then the same batches in calm.
 
@@ -151,70 +108,49 @@ def chaos(
     found: list[list[str]] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of every worker that was lost
-        run = pipeline(folder, slow_heavy, runner=runner, parallelism=parallelism)
-        with run, Killer(trouble, every, seed) as killer:
-            begun, struck = time.monotonic(), 0
+        run = pipeline(folder, slow_heavy, runner="processes", parallelism=parallelism)
+        with run, Killer(every, seed, unless_still=patient) as killer:
+            begun = time.monotonic()
             for batch in run:
+                killer.moved()
                 found.append(row_digests(batch))
-                if killer.kills > struck:
-                    struck = killer.kills
-                    trouble.strike(struck)
                 if time.monotonic() - begun > seconds:
                     break
     with pipeline(folder, heavy, runner="threads") as calm:
-        for number, (batch, rows) in enumerate(zip(calm, found, strict=False)):
-            assert row_digests(batch) == rows, f"batch {number} of {len(found)} is another one"
+        batches = iter(calm)
+        for number, rows in enumerate(found):
+            assert row_digests(next(batches)) == rows, f"batch {number} of {len(found)} is another one"
     deadline = time.monotonic() + 5
-    while left := trouble.leftovers(before):
+    while left := _leftovers(before):
         assert time.monotonic() < deadline, f"left behind: {left}"
         time.sleep(0.05)
     return len(found), killer.kills
 
 
-@contextmanager
-def trouble_of(runner: str) -> Iterator[Trouble]:
-    """What there is to be broken, started if need be."""
-    if runner == "processes":
-        yield OfProcesses()
-        return
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ.pop("RAY_ADDRESS", None)
-    os.environ["PYTHONPATH"] = sys.path[0]  # Ray's workers do not get that of this process
-    import ray
-    from ray.cluster_utils import Cluster
-
-    head = {"num_cpus": 2, "object_store_memory": 120 << 20, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        cluster.add_node(num_cpus=2, object_store_memory=120 << 20)
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-        yield OfRay(cluster)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+def _leftovers(before: Holdings) -> list[str]:
+    """Everything that was not there before."""
+    now = holdings()
+    found: set[str] = set()
+    for kind in ("threads", "children", "shared_memory"):
+        found |= set(getattr(now, kind)) - set(getattr(before, kind))
+    more = len(now.files) - len(before.files)
+    return [*sorted(found), *([f"{more} files"] if more > 0 else [])]
 
 
 def main() -> None:
     """Do it, and say what happened."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runner", choices=["processes", "ray"], default="processes")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--every", type=float, default=1.0)
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="zephon-chaos-") as folder, trouble_of(args.runner) as trouble:
+    with tempfile.TemporaryDirectory(prefix="zephon-chaos-") as folder:
         batches, kills = chaos(
-            Path(folder),
-            args.runner,
-            trouble,
-            args.seconds,
-            every=args.every,
-            parallelism=args.parallelism,
-            seed=args.seed,
+            Path(folder), args.seconds, every=args.every, parallelism=args.parallelism, seed=args.seed
         )
     said = f"{batches} batches in {args.seconds:.0f} s, {kills} workers killed"
-    print(f"{args.runner}: {said}; every batch as in the calm run, nothing left behind")
+    print(f"{said}; every batch as in the calm run, nothing left behind")
 
 
 if __name__ == "__main__":

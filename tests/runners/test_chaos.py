@@ -18,15 +18,6 @@ def chaos_script():
 
 
 def test_processes_that_are_killed_at_random_change_nothing(chaos_script, tmp_path):
-    trouble = chaos_script.OfProcesses()
-    batches, kills = chaos_script.chaos(tmp_path, "processes", trouble, 6, every=0.7, parallelism=2, seed=3)
-    assert kills >= 3
-    assert batches > 20
-
-
-@pytest.mark.ray
-def test_ray_actors_and_nodes_that_are_killed_at_random_change_nothing(chaos_script, ray_cluster, tmp_path):
-    trouble = chaos_script.OfRay(ray_cluster)
-    batches, kills = chaos_script.chaos(tmp_path, "ray", trouble, 20, every=2.0, parallelism=2, seed=3)
-    assert kills >= 5
-    assert batches > 5
+    batches, kills = chaos_script.chaos(tmp_path, 6, every=0.7, parallelism=2, seed=3, patient=True)
+    assert kills >= 1
+    assert batches > kills

@@ -88,7 +88,7 @@ def descendants(pid: int) -> list[int]:
 
 def workers(pid: int | None = None, module: str = "zephon_processes.worker") -> list[int]:
     """The worker processes of a process (this one if none is named), oldest first."""
-    return sorted(child for child in descendants(pid or os.getpid()) if module in command_of(child))
+    return sorted(child for child in descendants(pid or os.getpid()) if module in _command(child))
 
 
 def alive(pid: int) -> bool:
@@ -110,15 +110,20 @@ def comes_true(condition: Callable[[], object], within: float = 5.0) -> bool:
 
 
 def resident() -> int:
-    """Bytes this process has in memory now, without those its allocators keep for later, which come and go."""
+    """Bytes this process has in memory now."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_without_spare() -> int:
+    """The same once its allocators have given back what they keep for later, which comes and goes and takes time."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resident()
 
 
-def command_of(pid: int) -> str:
+def _command(pid: int) -> str:
     """How a process was called, or how it calls itself; "" if it is gone."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -29,11 +29,11 @@ from zephon_processes._start import started
 
 #: How long ``close`` waits, in all, for tasks that are running.
 GRACE_SECONDS: Final = 3.0
-#: Workers a task may cost: the first death may be anybody's fault, the second is looked at step by step, and the third
-#: is the task's own if it happens at the same step. Who kills workers from outside hits another one.
-DEATHS_OF_A_TASK: Final = 3
+#: Workers a task may cost at one step of it. After the first death the task is done step by step, each noted before it is
+#: begun. A step that ends its worker does so every time; who kills workers from outside hits another step, or none.
+DEATHS_AT_A_STEP: Final = 3
 #: Workers it may cost wherever it was.
-DEATHS_ANYWHERE: Final = 8
+DEATHS_OF_A_TASK: Final = 8
 #: Workers that may die one after the other with no task done in between.
 DEATHS_IN_A_ROW: Final = 8
 #: Seconds to wait before a new worker is started, by deaths in a row.
@@ -52,7 +52,7 @@ class Job:
     task: Any
     begun: bool = False
     deaths: int = 0
-    step: str = ""
+    deaths_there: int = 0
     note: str = ""
 
 
@@ -286,9 +286,10 @@ class Pool:
         self._tell_stopped(worker, how)
         if job is not None:
             job.deaths += 1
-            limit = DEATHS_OF_A_TASK if note == job.step else DEATHS_ANYWHERE
-            job.step, job.note = note, note or job.note
-            if job.deaths >= limit:
+            if note:
+                job.deaths_there = job.deaths_there + 1 if note == job.note else 1
+                job.note = note
+            if job.deaths_there >= DEATHS_AT_A_STEP or job.deaths >= DEATHS_OF_A_TASK:
                 _settle(job.future.set_exception, _poisonous(job, how))
             else:
                 with self._lock:

@@ -21,8 +21,8 @@ class ProcessRunner(Runner):
     anew in each from their specs; functions that cannot be imported there (lambdas, closures, those of a script) are
     sent by value. Blocks go through shared memory as Arrow IPC.
 
-    A worker that dies is replaced, and its tasks are run again. A task that costs three workers is an error that names
-    the operator and the row, where they are known.
+    A worker that dies is replaced, and its tasks are run again. A task that goes on costing workers is an error that
+    names the operator and the row, where they are known.
 
     Args:
         parallelism: number of processes; None for the CPUs this process may be placed on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,6 +21,8 @@ GATHERED: Final = 64
 class Tally:
     """Counters of one lane. A document that continues in a further packed row counts as a row once.
 
+    One thread adds; any thread may read meanwhile, as ``stats()`` does.
+
     Args:
         datasets: dataset names; origins index them.
         schema: schema of the microbatches.
@@ -28,6 +31,7 @@ class Tally:
 
     def __init__(self, datasets: Sequence[str], schema: pa.Schema, start: Mapping[str, Mapping[str, int]]) -> None:
         self._names = tuple(datasets)
+        self._lock = threading.Lock()
         self._rows, self._tokens, self._epochs = (
             np.array([start.get(kind, {}).get(name, 0) for name in self._names], dtype=np.int64)
             for kind in ("rows", "tokens", "epochs")
@@ -38,9 +42,13 @@ class Tally:
 
     def add(self, block: Block) -> None:
         """Count one microbatch."""
-        if self._packed:
-            self._add_documents(block)
-            return
+        with self._lock:
+            if self._packed:
+                self._add_documents(block)
+            else:
+                self._add_rows(block)
+
+    def _add_rows(self, block: Block) -> None:
         origins = block.origins
         self._gathered.append((origins.dataset, origins.epoch))
         if self._tokens_field is not None:
@@ -76,8 +84,9 @@ class Tally:
 
     def to_plain(self) -> dict[str, dict[str, int]]:
         """The counters by kind (``rows``, ``tokens``, ``epochs``: passes begun) and dataset; zeros are left out."""
-        self._settle()
-        kinds = {"rows": self._rows, "tokens": self._tokens, "epochs": self._epochs}
+        with self._lock:
+            self._settle()
+            kinds = {"rows": self._rows.copy(), "tokens": self._tokens.copy(), "epochs": self._epochs.copy()}
         return {
             kind: {self._names[i]: int(counts[i]) for i in np.flatnonzero(counts)}
             for kind, counts in kinds.items()
