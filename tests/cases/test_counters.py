@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -219,7 +220,7 @@ def test_m2_counters_read_by_another_thread_while_batches_come_are_counters_of_s
             try:
                 while not over.is_set():
                     seen.append(Counter(pipeline.stats()["rows"]))
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - told by the test
                 failures.append(error)
 
         watching = threading.Thread(target=watch)
@@ -230,5 +231,5 @@ def test_m2_counters_read_by_another_thread_while_batches_come_are_counters_of_s
     finally:
         sys.setswitchinterval(interval)
     assert failures == []
-    assert all(earlier <= later for earlier, later in zip(seen, seen[1:], strict=False))
+    assert all(earlier <= later for earlier, later in pairwise(seen))
     assert_match(pipeline.stats(), received, shape)

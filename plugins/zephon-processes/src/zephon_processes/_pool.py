@@ -29,8 +29,8 @@ from zephon_processes._start import started
 
 #: How long ``close`` waits, in all, for tasks that are running.
 GRACE_SECONDS: Final = 3.0
-#: Workers a task may cost at one step of it. After the first death the task is done step by step, each noted before it is
-#: begun. A step that ends its worker does so every time; who kills workers from outside hits another step, or none.
+#: Workers a task may cost at one step of it. After the first death the task is done step by step, each noted before it
+#: is begun. A step that ends its worker does so every time; who kills workers from outside hits another step, or none.
 DEATHS_AT_A_STEP: Final = 3
 #: Workers it may cost wherever it was.
 DEATHS_OF_A_TASK: Final = 8
