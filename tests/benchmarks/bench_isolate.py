@@ -1,10 +1,11 @@
 """What the loader takes from a training loop that is busy in pure Python, with and without ``isolate=True``.
 
-    python tests/benchmarks/bench_isolate.py [--rounds 5] [--steps 300]
+    python tests/benchmarks/bench_isolate.py [--rounds 21] [--steps 100]
 
 The loop does the same arithmetic for some milliseconds a step and takes one batch. It is run with batches that are
-there already (its own speed), with the loader in its process, and with the loader isolated; paired, interleaved,
-medians. The loader tokenizes nothing: reading, a shuffle, and batches of 64 rows of 2 kB of text, from memory.
+there already (its own speed), with the loader in its process, and with the loader isolated; in short rounds that begin
+with another of the three each time, as machines are faster at one time than at another; medians of the ratios within
+a round. The loader tokenizes nothing: reading, a shuffle, and batches of 64 rows of 2 kB of text, from memory.
 """
 
 from __future__ import annotations
@@ -62,17 +63,20 @@ def steps_per_second(batches, steps: int, iterations: int) -> float:
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--step-ms", type=float, default=10.0)
     args = parser.parse_args()
     rows = Dataset.from_dict("rows", pa.table({"n": range(20_000), "text": ["x" * 2000] * 20_000}))
     iterations = calibrated(args.step_ms / 1000)
     speeds: dict[str, list[float]] = {"no loader": [], **{name: [] for name in VARIANTS}}
-    for _ in range(args.rounds):
-        speeds["no loader"].append(steps_per_second(cycle([None]), args.steps, iterations))
-        for name, isolate in VARIANTS.items():
-            with pipeline(rows, isolate=isolate) as running:
+    names = list(speeds)
+    for round_ in range(args.rounds):
+        for name in names[round_ % 3 :] + names[: round_ % 3]:
+            if name == "no loader":
+                speeds[name].append(steps_per_second(cycle([None]), args.steps, iterations))
+                continue
+            with pipeline(rows, isolate=VARIANTS[name]) as running:
                 speeds[name].append(steps_per_second(iter(running), args.steps, iterations))
     print(f"zephon {zephon.__version__}, Python {platform.python_version()}, {os.cpu_count()} CPUs, {sys.platform}")
     print(f"{args.rounds} rounds of {args.steps} steps of about {args.step_ms:.0f} ms of pure Python")

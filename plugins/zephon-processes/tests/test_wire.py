@@ -93,7 +93,7 @@ def sent(obj, *, by_value=False, envelope_in_payload=False):
         message = with_envelope(message)
     payload = bytearray(b"\xee" * message.size)
     message.write(memoryview(payload))
-    found = unpacked(message.envelope, message.places, message.batches, memoryview(payload))
+    found = unpacked(message.envelope, message.places, message.streams, memoryview(payload))
     payload[:] = b"\xdd" * len(payload)
     return found
 
@@ -188,7 +188,7 @@ class TestTheEnvelope:
         for by_value in (False, True):
             message = packed({"block": raw, "rows": 50}, by_value=by_value)
             assert mark.encode() not in message.envelope
-            assert message.batches == 1
+            assert message.streams == [1]
             payload = bytearray(message.size)
             message.write(memoryview(payload))
             assert mark.encode() in payload
@@ -247,7 +247,7 @@ def test_a_batch_inside_a_closure_is_not_pickled_either():
         return batch.slice(0, 1)
 
     message = packed(first, by_value=True)
-    assert message.batches == 1
+    assert message.streams == [1]
     assert len(message.envelope) < len(cloudpickle.dumps(first))
     check_same(sent(first, by_value=True)(), batch.slice(0, 1))
 

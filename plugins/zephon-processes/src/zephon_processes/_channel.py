@@ -65,15 +65,15 @@ class Channel:
             inline = bytes(own)
         where = None if segment is None else (segment.number, segment.size)
         read, self._read = self._read, []
-        fields = (kind, message.envelope, message.places, message.batches, message.size, where, inline, read, given_up)
+        fields = (kind, message.envelope, message.places, message.streams, message.size, where, inline, read, given_up)
         body = pickle.dumps(fields, protocol=5)
         try:
             head = _HEAD.pack(len(body), len(descriptors))
             if descriptors:
                 socket.send_fds(self._socket, [head], descriptors)
+                self._socket.sendall(body)
             else:
-                self._socket.sendall(head)
-            self._socket.sendall(body)
+                self._socket.sendall(head + body)
         except OSError as error:
             raise Gone from error
 
@@ -103,20 +103,20 @@ class Channel:
         except OSError as error:
             raise Gone from error
         fields = pickle.loads(body)
-        kind, envelope, places, batches, length, where, inline, read, given_up = fields
+        kind, envelope, places, streams, length, where, inline, read, given_up = fields
         for number in read:
             self._outbox.returned(number)
         for number in given_up:
             self._inbox.pop(number).close()
         if where is None:
-            return kind, unpacked(envelope, places, batches, memoryview(inline))
+            return kind, unpacked(envelope, places, streams, memoryview(inline))
         number, total = where
         if descriptors:
             self._inbox[number] = Segment(number, descriptors[0], total, keep=False)
         segment = self._inbox[number]
         self._read.append(number)
         with memoryview(segment.memory) as memory, memory[:length] as part:
-            return kind, unpacked(envelope, places, batches, part)
+            return kind, unpacked(envelope, places, streams, part)
 
     def close(self) -> None:
         """Close this end."""

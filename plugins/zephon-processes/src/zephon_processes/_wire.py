@@ -25,15 +25,15 @@ class Message(NamedTuple):
 
     Attributes:
         envelope: pickled, with holes where Arrow data and buffers belong.
-        places: of what fills the holes: start and stop in the payload; batches first, then buffers.
-        batches: how many of the places are batches.
+        places: of what fills the holes: start and stop in the payload; streams of batches first, then buffers.
+        streams: how many batches each of the streams has.
         write: writes the payload into memory of :attr:`size` bytes.
         size: bytes of the payload.
     """
 
     envelope: bytes
     places: list[tuple[int, int]]
-    batches: int
+    streams: list[int]
     write: Callable[[memoryview], None]
     size: int
 
@@ -53,22 +53,20 @@ def packed(obj: Any, *, by_value: bool = False) -> Message:
     places: list[tuple[int, int]] = []
     end = 0
     raw = [buffer.raw() for buffer in buffers]
-    for size in [*map(_ipc_size, pickler.batches), *(view.nbytes for view in raw)]:
+    streams = _by_schema(pickler.batches)
+    for size in [*map(_ipc_size, streams), *(view.nbytes for view in raw)]:
         start = -(-end // _ALIGN) * _ALIGN
         end = start + size
         places.append((start, end))
 
     def write(memory: memoryview) -> None:
-        for batch, (start, stop) in zip(pickler.batches, places, strict=False):
-            with (
-                pa.FixedSizeBufferWriter(pa.py_buffer(memory[start:stop])) as sink,
-                pa.ipc.new_stream(sink, batch.schema) as writer,
-            ):
-                writer.write_batch(batch)
-        for view, (start, stop) in zip(raw, places[len(pickler.batches) :], strict=True):
+        for batches, (start, stop) in zip(streams, places, strict=False):
+            with pa.FixedSizeBufferWriter(pa.py_buffer(memory[start:stop])) as sink:
+                _write_stream(batches, sink)
+        for view, (start, stop) in zip(raw, places[len(streams) :], strict=True):
             _copy(view, pa.py_buffer(memory[start:stop]))
 
-    return Message(out.getvalue(), places, len(pickler.batches), write, end)
+    return Message(out.getvalue(), places, [len(batches) for batches in streams], write, end)
 
 
 def with_envelope(message: Message) -> Message:
@@ -80,18 +78,21 @@ def with_envelope(message: Message) -> Message:
         message.write(memory[:start])
         memory[start:stop] = message.envelope
 
-    return Message(b"", [*message.places, (start, stop)], message.batches, write, stop)
+    return Message(b"", [*message.places, (start, stop)], message.streams, write, stop)
 
 
-def unpacked(envelope: bytes, places: Sequence[tuple[int, int]], batches: int, payload: memoryview) -> Any:
+def unpacked(envelope: bytes, places: Sequence[tuple[int, int]], streams: Sequence[int], payload: memoryview) -> Any:
     """The object again, owning its memory."""
     own = pa.allocate_buffer(len(payload))
     _copy(payload, own)
     found = [own.slice(start, stop - start) for start, stop in places]
     if not envelope:
         envelope = found.pop().to_pybytes()
-    reader = _Reader(io.BytesIO(envelope), buffers=found[batches:])
-    reader.batches = [pa.ipc.open_stream(piece).read_next_batch() for piece in found[:batches]]
+    reader = _Reader(io.BytesIO(envelope), buffers=found[len(streams) :])
+    reader.batches = []
+    for piece, count in zip(found, streams, strict=False):
+        stream = pa.ipc.open_stream(piece)
+        reader.batches += [stream.read_next_batch() for _ in range(count)]
     return reader.load()
 
 
@@ -147,8 +148,24 @@ def _copy(source: memoryview, target: pa.Buffer) -> None:
         sink.write(source)
 
 
-def _ipc_size(batch: pa.RecordBatch) -> int:
+def _by_schema(batches: Sequence[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+    """Neighbours of one schema share a stream: the schema costs more than a small batch."""
+    streams: list[list[pa.RecordBatch]] = []
+    for batch in batches:
+        if streams and streams[-1][0].schema.equals(batch.schema, check_metadata=True):
+            streams[-1].append(batch)
+        else:
+            streams.append([batch])
+    return streams
+
+
+def _write_stream(batches: Sequence[pa.RecordBatch], sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _ipc_size(batches: Sequence[pa.RecordBatch]) -> int:
     sink = pa.MockOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    _write_stream(batches, sink)
     return int(sink.size())

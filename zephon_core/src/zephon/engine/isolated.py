@@ -31,8 +31,11 @@ from zephon.engine.plan import Plan
 from zephon.errors import EngineError, PeerGoneError
 from zephon.plugins import registry
 
-#: Finished microbatches on their way or waiting here, for every owned lane.
+#: Finished microbatches on their way or waiting here, for every owned lane: at least, and where they are small.
 AHEAD: Final = 2
+FAR_AHEAD: Final = 16
+#: Bytes on their way up to which there may be more than the least, and about the most in one message.
+SMALL: Final = 8 << 20
 #: Seconds the other process has for its last answers.
 PATIENCE: Final = 1.0
 
@@ -79,6 +82,7 @@ class IsolatedEngine:
         self._items: dict[int, deque[Item]] = {lane: deque() for lane in plan.topology.owned}
         self._last: dict[int, int] = {}
         self._taken = 0
+        self._thank_after = 1
         self._adopted: dict[int, int] = {}
         self._stats: dict[str, Any] = {}
         self._encoded: dict[int, bytes] = {}
@@ -114,7 +118,7 @@ class IsolatedEngine:
                 self._last[lane] = item.cut.stages.number
             if item.block is not None:
                 self._taken += 1
-                if self._taken >= max(1, AHEAD * len(self._items) // 4):
+                if self._taken >= self._thank_after:
                     self._thank()
             return item
 
@@ -200,9 +204,10 @@ class IsolatedEngine:
         if message is None:
             return None
         kind, content = message
-        if kind == "item":
-            lane, item = content
-            self._items[lane].append(item)
+        if kind == "items":
+            items, self._thank_after = content
+            for lane, item in items:
+                self._items[lane].append(item)
         elif kind == "event":
             self._tell(*content)
         elif kind == "warning":
@@ -277,6 +282,7 @@ class Host:
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
         self._room = threading.Semaphore(AHEAD * max(1, len(self._lanes)))
+        self._ahead = 0  # not known before there is a microbatch
         self._cuts: dict[int, OrderedDict[int, tuple[StageState, ...]]] = {lane: OrderedDict() for lane in self._lanes}
         self._numbers = 0
         self._cut_lock = threading.Lock()
@@ -331,24 +337,49 @@ class Host:
         return encode_lane(attrs.evolve(state, stages=stages), self._by_origin if stages else ())
 
     def _pump(self) -> None:
-        """Take items in the order in which the consumer will ask for them."""
+        """Take items in the order in which the consumer will ask for them, and send on what is there together."""
         going = list(self._lanes)
+        ready: list[tuple[int, Item]] = []
+        size = 0
+
+        def send() -> None:
+            nonlocal ready, size
+            if ready:
+                self._put("items", (ready, max(1, max(AHEAD, self._ahead) * len(self._lanes) // 2)))
+                ready, size = [], 0
+
         try:
             while going:
                 for lane in list(going):
-                    self._room.acquire()
+                    if not self._room.acquire(blocking=False):
+                        send()
+                        self._room.acquire()
                     while True:
+                        if not self._engine.waiting(lane):
+                            send()
                         item = self._engine.take(lane)
-                        self._put("item", (lane, self._light(lane, item)))
+                        if item.block is not None and not self._ahead:
+                            self._look_ahead(item.block.data.nbytes)
+                        ready.append((lane, self._light(lane, item)))
                         if item.failure is not None or item.last:
                             going.remove(lane)
                             self._room.release()
                             break
                         if item.block is not None:
+                            size += item.block.data.nbytes
+                            if size >= SMALL:
+                                send()
                             break
+            send()
         except Exception as error:  # noqa: BLE001 - the consumer gets it where it would have got the item
-            for lane in going:
-                self._put("item", (lane, Item(number=0, frontier=0, failure=portable(error))))
+            failed = Item(number=0, frontier=0, failure=portable(error))
+            self._put("items", ([*ready, *((lane, failed) for lane in going)], 1))
+
+    def _look_ahead(self, nbytes: int) -> None:
+        """Let more microbatches be on their way where they are small: every message has its price."""
+        self._ahead = min(FAR_AHEAD, max(AHEAD, SMALL // max(1, nbytes * len(self._lanes))))
+        if self._ahead > AHEAD:
+            self._room.release((self._ahead - AHEAD) * len(self._lanes))
 
     def _light(self, lane: int, item: Item) -> Item:
         """The item with a number in place of the states of its cut."""
