@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "plugins": "what is installed, and whether it works",
     "index": "build or check the index of a dataset",
     "cache": "what a shard cache holds; make it smaller; check it",
+    "convert": "write a dataset anew in another format",
     "inspect": "show rows of a dataset or batches of a recipe",
     "explain": "the compiled plan of a recipe",
     "verify": "run a recipe under several topologies, runners and restarts and compare every round",
