@@ -16,7 +16,7 @@ INPUTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirem
 STAMP := $(VENV)/.installed-$(shell (echo $(INPUTS); cat $(INPUTS)) | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help install editables demo test test-author lint wheels bench clean conformance chaos soak
+.PHONY: help install editables demo test test-author lint wheels bench clean conformance chaos soak golden fuzz
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -65,6 +65,16 @@ chaos: $(STAMP)  ## kill workers at random for a minute and compare with a calm 
 
 soak: $(STAMP)  ## ten minutes of random restarts; fails where memory grows
 	$(BIN)/python tests/runners/soak.py --seconds 600
+
+golden:  ## write every format's golden files anew with its own library, each in an environment of its own
+	set -e; for folder in plugins/zephon-*/tests/golden; do \
+		environment=$$(mktemp -d); $(PYTHON) -m venv $$environment; \
+		$$environment/bin/python -m pip install --quiet --no-deps --requirement $$folder/requirements.txt; \
+		$$environment/bin/python $$folder/make_golden.py; rm -rf $$environment; \
+	done
+
+fuzz: $(STAMP)  ## damage files of every format 3,000 times and read them, some minutes
+	set -e; for script in plugins/zephon-*/tests/fuzz_*.py; do $(BIN)/python $$script 3000 1; done
 
 clean:  ## remove .venv, wheels and caches
 	rm -rf $(VENV) $(WHEELS) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

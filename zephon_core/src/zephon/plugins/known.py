@@ -14,8 +14,15 @@ from zephon import __version__
 #: First-party plugins of this version by extension point and name, with the distribution that provides each.
 KNOWN: Final[dict[str, dict[str, str]]] = {
     "shard_format": {
+        "arrow": "zephon-arrow",
+        "csv": "zephon-csv",
         "jsonl": "zephon-jsonl",
+        "litdata": "zephon-litdata",
+        "mds": "zephon-mds",
+        "megatron": "zephon-megatron",
         "parquet": "zephon-parquet",
+        "text": "zephon-csv",
+        "webdataset": "zephon-webdataset",
     },
     "storage": {
         "fsspec": "zephon-fsspec",

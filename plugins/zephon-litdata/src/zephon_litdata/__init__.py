@@ -1,0 +1,1 @@
+"""LitData chunks for Zephon."""

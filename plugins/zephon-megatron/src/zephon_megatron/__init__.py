@@ -1,0 +1,1 @@
+"""Tokens in Megatron, datatrove and npy files for Zephon."""
