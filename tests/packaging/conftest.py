@@ -31,6 +31,11 @@ def run(*command, **options):
     return done.stdout
 
 
+def name_of(folder):
+    """The name of a distribution."""
+    return project(folder)["name"]
+
+
 class Installed:
     """A virtual environment that has the wheels, and the other libraries of this one."""
 
@@ -71,6 +76,6 @@ def installed(wheels, tmp_path_factory):
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     (folder / "lib" / version / "site-packages" / "third-party.pth").write_text(f"{lent}\n")
     pip = [sys.executable, "-m", "pip", "--python", environment.python]
-    run(*pip, "install", "--no-index", "--find-links", wheels, "zephon", "acme-toy", "zephon-testkit")
+    run(*pip, "install", "--no-index", "--find-links", wheels, *map(name_of, FOLDERS), "acme-toy", "zephon-testkit")
     run(*pip, "check")
     return environment

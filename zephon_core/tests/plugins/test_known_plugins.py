@@ -39,14 +39,14 @@ def test_the_table_agrees_with_what_this_tree_declares():
 @pytest.fixture
 def shelved(monkeypatch):
     """Plugins of this version that are not installed here."""
-    monkeypatch.setitem(KNOWN["shard_format"], "mds", "zephon-mds")
+    monkeypatch.setitem(KNOWN["shard_format"], "dawn", "zephon-dawn")
     monkeypatch.setitem(KNOWN["runner"], "dusk", "zephon-dusk")
 
 
 @pytest.mark.usefixtures("shelved")
 def test_a_known_name_that_is_not_installed_gets_the_line_that_installs_it():
-    error = unknown("shard_format", "mds")
-    assert error.fix == install_line("zephon-mds", ROOT)
+    error = unknown("shard_format", "dawn")
+    assert error.fix == install_line("zephon-dawn", ROOT)
 
 
 def test_a_near_miss_of_an_installed_name_is_pointed_out():

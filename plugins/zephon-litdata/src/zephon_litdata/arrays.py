@@ -63,12 +63,12 @@ def type_of(serializer: str, first: bytes) -> pa.DataType | str:
     return kind
 
 
-def flat_type_of(serializer: str, code: str) -> pa.DataType | str:
+def flat_type_of(serializer: str, dtype: str) -> pa.DataType | str:
     """The Arrow type of arrays without a head, or why there is none."""
     known = FLAT[serializer]
-    if not code.isdecimal() or int(code) not in known:
-        return f"arrays of dtype {code!r}, which Arrow does not have"
-    return pa.list_(_arrow(known[int(code)]))
+    if not dtype.isdecimal() or int(dtype) not in known:
+        return f"arrays of dtype {dtype!r}, which Arrow does not have"
+    return pa.list_(_arrow(known[int(dtype)]))
 
 
 def itemsize(kind: pa.DataType) -> int:
