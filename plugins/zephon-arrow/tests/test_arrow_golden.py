@@ -104,7 +104,7 @@ def test_rows_that_follow_each_other_are_views_of_the_mapped_file() -> None:
     reader = ArrowFormat().open(shard, ArrowFormat().index(shard, context), context)
     allocated = pa.total_allocated_bytes()
     batches = [reader.read(np.arange(start, start + 8), ["id", "meta"]) for start in (0, 16)]
-    assert pa.total_allocated_bytes() == allocated
+    assert pa.total_allocated_bytes() <= allocated, "what other tests have left may go meanwhile"
     reader.close()
     assert [row["id"] for batch in batches for row in batch.to_pylist()] == [*range(8), *range(16, 24)]
 
