@@ -71,6 +71,6 @@ def installed(wheels, tmp_path_factory):
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     (folder / "lib" / version / "site-packages" / "third-party.pth").write_text(f"{lent}\n")
     pip = [sys.executable, "-m", "pip", "--python", environment.python]
-    run(*pip, "install", "--no-index", "--find-links", wheels, "zephon", "acme-toy", "zephon-testkit")
+    run(*pip, "install", "--no-index", "--find-links", wheels, "zephon[ray]", "acme-toy", "zephon-testkit")
     run(*pip, "check")
     return environment
