@@ -45,8 +45,10 @@ test: lint  ## check the sources, then run all tests
 test-author: $(STAMP)  ## render, build, install and check a plugin of each kind, a few minutes
 	$(BIN)/python -m pytest tests/author
 
-test-ray: $(STAMP)  ## run the tests of the Ray runner on clusters of several nodes, about four minutes
+test-ray: $(STAMP)  ## run the tests of the Ray runner on clusters of this machine, then a minute of chaos; TEST_RAY_MINUTES
 	$(BIN)/python -m pytest plugins/zephon-ray/tests
+	$(BIN)/python -m pytest -m ray tests/runners
+	$(BIN)/python tests/runners/chaos.py --runner ray --seconds 60 --every 1.5
 
 lint: $(STAMP)  ## style, format, types and layers
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import subprocess
@@ -16,10 +17,12 @@ from zephon_testkit.programs import wait_for
 
 ALONE = True
 TIMEOUT = 90
+GONE_WITHIN = 5
 
 HEAD = """
 import os, signal, sys, threading, time
 import ray
+from contextlib import suppress
 from pathlib import Path
 from zephon_ray._runner import RayRunner
 from zephon.errors import WorkerError
@@ -55,15 +58,14 @@ def alive(pid):
         return False
 
 
-def is_agent(pid):
-    """Where a node of Ray was killed, its two agents notice it only a minute later."""
-    return b"agent" in Path(f"/proc/{pid}/cmdline").read_bytes().lower()
-
-
 @pytest.fixture
-def script():
+def script(tmp_path):
     """Run a script that prints "ready" to its end, with something done to it then."""
     seen = []
+    # As a user has it, who knows nothing of Ray's settings.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment["HOME"] = str(tmp_path)
+    folders = set(glob.glob("/tmp/zephon-ray-*"))
 
     def run(body, then=None):
         process = subprocess.Popen(
@@ -71,6 +73,7 @@ def script():
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment,
         )
         late = threading.Timer(TIMEOUT, process.kill)
         late.start()
@@ -91,13 +94,14 @@ def script():
         return process.returncode, errors
 
     yield run
-    wait_for(lambda: not any(alive(pid) and not is_agent(pid) for pid in seen), TIMEOUT)
+    assert seen, "the script has not said which processes there were"
+    wait_for(lambda: not any(map(alive, seen)), GONE_WITHIN)
     left = [pid for pid in seen if alive(pid)]
-    others = [pid for pid in left if not is_agent(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
-    assert seen, "the script has not said which processes there were"
-    assert not others, f"{len(others)} processes are left"
+    assert not left, f"{len(left)} processes are left"
+    assert set(glob.glob("/tmp/zephon-ray-*")) <= folders, "the folder of a cluster is left"
+    assert not list(tmp_path.iterdir()), "something was written into the home folder"
 
 
 def test_runners_share_a_local_cluster_that_ends_with_the_last(script):
@@ -117,6 +121,9 @@ def test_runners_share_a_local_cluster_that_ends_with_the_last(script):
         other.close()
         other.close()
         assert not ray.is_initialized()
+        deadline = time.monotonic() + 5
+        while threading.active_count() > 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert not descendants(os.getpid()), "processes are left"
         assert [t.name for t in threading.enumerate()] == ["MainThread"], threading.enumerate()
         assert not os.path.exists(session)
@@ -128,9 +135,82 @@ def test_runners_share_a_local_cluster_that_ends_with_the_last(script):
     assert code == 0, errors
 
 
+def test_a_runner_that_follows_another_has_the_same_cluster_unless_it_would_be_another(script):
+    code, errors = script(
+        """
+        def used(cpus=1):
+            with_cpus = RayRunner(1, num_cpus=cpus)
+            with_cpus.start([Program(lambda n: os.environ.get("MARK"))])
+            mark = with_cpus.submit(0, 1).result(60)
+            say_processes()
+            session = ray._private.worker._global_node.get_session_dir_path()
+            with_cpus.close()
+            return session, mark
+
+        first = used()
+        assert first[1] is None and used() == first
+        os.environ["MARK"] = "new"
+        second = used()
+        assert second[0] != first[0] and second[1] == "new"
+        assert used(100)[0] not in (first[0], second[0])
+        print("ready", flush=True)
+        """
+    )
+    assert code == 0, errors
+
+
+def test_a_cluster_outlives_the_thread_that_started_it(script):
+    code, errors = script(
+        """
+        runner = RayRunner(1)
+        thread = threading.Thread(target=runner.start, args=([Program(lambda n: n + 1)],))
+        thread.start()
+        thread.join()
+        time.sleep(1)
+        assert runner.submit(0, 1).result(60) == 2
+        say_processes()
+        runner.close()
+        print("ready", flush=True)
+        """
+    )
+    assert code == 0, errors
+
+
+def test_a_local_cluster_listens_on_loopback_only(script):
+    code, errors = script(
+        """
+        def sockets(pid):
+            found = set()
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):  # closed meanwhile
+                    found.add(os.readlink(link).removeprefix("socket:[").removesuffix("]"))
+            return found
+
+        def listening():
+            ours = set().union(*(sockets(pid) for pid in [os.getpid(), *descendants(os.getpid())]))
+            for table in ("tcp", "tcp6"):
+                for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                    fields = line.split()
+                    if fields[3] == "0A" and fields[9] in ours:
+                        yield fields[1].partition(":")[0]
+
+        runner = RayRunner(1)
+        runner.start([Program(lambda n: n + 1)])
+        assert runner.submit(0, 1).result(60) == 2
+        found = set(listening())
+        assert found and all(address.endswith("0100007F") for address in found), found
+        say_processes()
+        runner.close()
+        print("ready", flush=True)
+        """
+    )
+    assert code == 0, errors
+
+
 def test_a_user_who_is_connected_stays_connected(script):
     code, errors = script(
         """
+        os.environ["RAY_AUTH_MODE"] = "disabled"
         ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", object_store_memory=100 << 20)
         runner = RayRunner(2)
         runner.start([Program(abs)])

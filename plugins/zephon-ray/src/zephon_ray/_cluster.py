@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import os
-import shutil
 import signal
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Final
 
 import ray
+from ray._private import ray_constants
 
 from zephon_ray._errors import unreachable
+from zephon_ray._local import QUIET, LocalCluster
 
-#: Ray reads these when it starts processes. What the user has set stays.
-_QUIET: Final = {"RAY_USAGE_STATS_ENABLED": "0"}  # a loader sends no reports of its user anywhere
 #: Seconds within which a cluster takes up a connection.
 _ANSWER_SECONDS: Final = 10.0
+
+#: Seconds for which a local cluster waits for another runner after its last: pipelines often follow one another.
+IDLE_SECONDS: Final = 1.5
 
 _lock = threading.Lock()
 _leases = 0
 _connected_here = False
-_session: str | None = None
+_local: LocalCluster | None = None
+_idle: threading.Timer | None = None
 
 
 class Lease:
@@ -36,7 +40,7 @@ class Lease:
 
     def release(self) -> None:
         """Give it back; doing so twice is no error."""
-        global _leases, _connected_here, _session  # noqa: PLW0603 - Ray has one connection for a process as well
+        global _leases, _connected_here  # noqa: PLW0603 - Ray has one connection for a process as well
         with _lock:
             if not self._held:
                 return
@@ -46,9 +50,8 @@ class Lease:
                 return
             _connected_here = False
             ray.shutdown()
-            if _session is not None:
-                shutil.rmtree(_session, ignore_errors=True)
-                _session = None
+            if _local is not None:
+                _stop_local_soon()
 
 
 def connect(address: str | None, cpus: float) -> Lease:
@@ -61,25 +64,23 @@ def connect(address: str | None, cpus: float) -> Lease:
     Raises:
         WorkerError: ``ray-unreachable``.
     """
-    global _leases, _connected_here, _session  # noqa: PLW0603
+    global _leases, _connected_here  # noqa: PLW0603
     with _lock:
         if not ray.is_initialized():
             address = address or os.environ.get("RAY_ADDRESS") or "local"
-            settings: dict[str, Any] = {"address": address}
-            if address == "local":
-                settings["num_cpus"] = math.ceil(max(cpus, cpus_of_this_machine()))
-                settings["include_dashboard"] = False
-                settings["logging_level"] = logging.WARNING
             try:
-                _check_that_it_answers(address)
-                with _signals_kept(), _quiet():
-                    context: Any = ray.init(**settings)
+                with _signals_kept():
+                    if address == "local":
+                        _connect_to_local(math.ceil(max(cpus, cpus_of_this_machine())))
+                    else:
+                        _check_that_it_answers(address)
+                        ray.init(address=address)
             except (ConnectionError, OSError, RuntimeError, ValueError, AssertionError) as error:
                 with suppress(Exception):
                     ray.shutdown()
+                _stop_local()
                 raise unreachable(None if address == "local" else address, error) from error
             _connected_here = True
-            _session = context.address_info["session_dir"] if address == "local" else None
         elif not _leases:
             _connected_here = False  # it is another one than ours was, which somebody else has shut down
         _leases += 1
@@ -100,6 +101,48 @@ def cpus_of_this_machine() -> int:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # only Linux and a few others have it
         return os.cpu_count() or 1
+
+
+def _connect_to_local(cpus: int) -> None:
+    global _local, _idle  # noqa: PLW0603
+    if _idle is not None:
+        _idle.cancel()
+        _idle = None
+    if _local is not None and not _local.serves(cpus):
+        _stop_local()
+    if _local is None:
+        _local = LocalCluster(cpus)
+    with _quiet():
+        ray.init(address=_local.address, logging_level=logging.ERROR)
+
+
+def _stop_local_soon() -> None:
+    """Unless it is used again before."""
+    global _idle  # noqa: PLW0603
+
+    def stop() -> None:
+        with _lock:
+            if _idle is idle:  # else it was cancelled while this thread waited for the lock
+                _stop_local()
+
+    idle = _idle = threading.Timer(IDLE_SECONDS, stop)
+    idle.name = "zephon-ray-idle"
+    idle.daemon = True  # the end of the interpreter does not wait for it
+    idle.start()
+
+
+def _stop_local() -> None:
+    global _local, _idle  # noqa: PLW0603
+    _idle = None
+    if _local is not None:
+        _local.stop()
+        _local = None
+
+
+@atexit.register  # before Ray's own, and after that of runners nobody has closed
+def _stop_local_now() -> None:
+    with _lock:
+        _stop_local()
 
 
 def _check_that_it_answers(address: str) -> None:
@@ -124,10 +167,14 @@ def _signals_kept() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    chosen = {name: value for name, value in _QUIET.items() if name not in os.environ}
+    """Ray in this process as it is in the cluster."""
+    chosen = {name: value for name, value in QUIET.items() if name not in os.environ}
     os.environ.update(chosen)
+    # The one setting that Ray has read already, when it was imported.
+    several_machines, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
         yield
     finally:
+        ray_constants.ENABLE_RAY_CLUSTER = several_machines
         for name in chosen:
             os.environ.pop(name, None)
