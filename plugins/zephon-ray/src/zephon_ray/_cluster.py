@@ -25,6 +25,9 @@ _ANSWER_SECONDS: Final = 10.0
 #: Seconds for which a local cluster waits for another runner after its last: pipelines often follow one another.
 IDLE_SECONDS: Final = 1.5
 
+#: Ray never closes the log of a driver, so that it has none in the folder of a local cluster, which is removed.
+_NO_FILES: Final = {"RAY_LOG_TO_STDERR": "1", "RAY_BACKEND_LOG_LEVEL": "error"}
+
 _lock = threading.Lock()
 _leases = 0
 _connected_here = False
@@ -167,8 +170,8 @@ def _signals_kept() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ray in this process as it is in the cluster."""
-    chosen = {name: value for name, value in QUIET.items() if name not in os.environ}
+    """Ray in this process as it is in the cluster, but without files there."""
+    chosen = {name: value for name, value in {**QUIET, **_NO_FILES}.items() if name not in os.environ}
     os.environ.update(chosen)
     # The one setting that Ray has read already, when it was imported.
     several_machines, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
