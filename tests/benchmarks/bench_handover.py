@@ -4,11 +4,10 @@
 
 Every round does each of these once, in turn, and ratios are taken within the round:
 
-copy        ``memcpy`` of a block into fresh memory: what receiving has to cost at least, as what is received owns its
-            memory. Most of it is the kernel's, which hands out zeroed pages.
+copy        ``memcpy`` of a block into fresh memory. Most of it is the kernel's, which hands out zeroed pages
 copy again  the same into memory that was used before
 hand-over   a task that does nothing, whose result is a block: submit it, receive it. The worker writes the block into
-            shared memory, the training process copies it out
+            shared memory, and the training process uses it where it lies until nothing refers to it any more
 in a row    the same with two workers and a task always waiting for each: what a run sees
 
 The budget is 2 for ``hand-over`` over ``copy``.

@@ -22,6 +22,9 @@ from zephon.io import Dataset
 from zephon.spec import execution
 from zephon.work import StaticMixtureWorkSource
 
+# Functions here are heavy on purpose: on a slow machine one may be at work for longer than close() waits.
+pytestmark = pytest.mark.filterwarnings("ignore:.* still busy:RuntimeWarning")
+
 SCHEMA = {"n": "int64", "digest": "string"}
 PATIENCE = 60.0
 

@@ -36,9 +36,10 @@ def fails_at_40(row):
     return row
 
 
-def pipeline(*, isolate=True, lanes=4, **options):
+def pipeline(*, isolate=True, lanes=4, repeat=False, **options):
     datasets = [Dataset.from_dict("web", rows(90, "web")), Dataset.from_dict("code", rows(50, "code"))]
-    source = StaticMixtureWorkSource(datasets, {"web": 2, "code": 1}, seed=5, shuffle_block_size="global")
+    more = {"exhausted_policy": "repeat"} if repeat else {}
+    source = StaticMixtureWorkSource(datasets, {"web": 2, "code": 1}, seed=5, shuffle_block_size="global", **more)
     made = Pipeline(source).map_transform(triple).shuffle(buffer_size=12).batch(3)
     return made.options(canonical_replicas=lanes, isolate=isolate, **{"parallelism": 2, **options})
 
@@ -175,7 +176,7 @@ def children():
 
 def test_a_lost_engine_is_an_error_that_says_so_and_the_position_outlives_it(expected):
     before = set(children())
-    with pipeline() as isolated:
+    with pipeline(repeat=True) as isolated:
         batches = iter(isolated)
         next(batches)
         [pid] = set(children()) - before

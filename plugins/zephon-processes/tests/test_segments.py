@@ -59,16 +59,27 @@ def exchange(here, there, obj):
     return found
 
 
-def test_a_segment_is_used_again_once_it_was_read(line):
+@pytest.mark.parametrize("megabytes", [0.5, 2], ids=["copied", "where it lies"])
+def test_a_segment_is_used_again_once_nobody_needs_it(line, megabytes):
     here, there = line
-    exchange(here, there, batch(2))
-    held = len(memfds())
     for step in range(20):
-        found = exchange(here, there, batch(2, step))
-        assert found.equals(batch(2, step))
-    assert here.nbytes <= 3 * MIB
+        found = exchange(here, there, batch(megabytes, step))
+        assert found.equals(batch(megabytes, step))
+        if step == 5:
+            held = len(memfds())
+    # the one that is looked at, the one that is written next, and what is kept for later
+    assert here.nbytes <= 3 * 3 * MIB
     assert there.nbytes == 0
     assert len(memfds()) == held
+
+
+def test_a_slice_that_is_kept_keeps_its_segment_and_no_other(line):
+    here, there = line
+    kept = exchange(here, there, batch(2, 7)).slice(5, 10)
+    for step in range(20):
+        exchange(here, there, batch(2, step))
+    assert kept.equals(batch(2, 7).slice(5, 10))
+    assert here.nbytes <= 4 * 3 * MIB
 
 
 def test_what_was_received_stays_when_the_segment_is_used_again_and_when_the_line_is_closed(line):
@@ -225,5 +236,7 @@ def test_a_writer_that_ends_without_a_word_takes_its_memory_along():
     assert process.wait(30) == -9
     assert (kind, found.num_rows, found.column(0)[-1].as_py()) == ("done", 1 << 20, (1 << 20) - 1)
     line.close()
+    assert "memfd:zephon" in Path("/proc/self/maps").read_text(), "it is used where it lies"
+    del found
     assert "memfd:zephon" not in Path("/proc/self/maps").read_text()
     assert shared_memory_files() == before

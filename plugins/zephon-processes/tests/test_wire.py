@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zephon.block import Block
-from zephon_processes._wire import packed, unpacked, with_envelope
+from zephon_processes._wire import owned, packed, unpacked, with_envelope
 from zephon_testkit.blocks import rows as rows_of
 from zephon_testkit.blocks import sample_block
 
@@ -93,7 +93,7 @@ def sent(obj, *, by_value=False, envelope_in_payload=False):
         message = with_envelope(message)
     payload = bytearray(b"\xee" * message.size)
     message.write(memoryview(payload))
-    found = unpacked(message.envelope, message.places, message.streams, memoryview(payload))
+    found = unpacked(message.envelope, message.places, message.streams, owned(memoryview(payload)))
     payload[:] = b"\xdd" * len(payload)
     return found
 

@@ -65,7 +65,7 @@ class PipelineBase:
         """Set options; see the user guide for their names. Only ``canonical_replicas`` can change the data.
 
         Raises:
-            ConfigError: ``option-unknown``, ``option-not-needed``, ``option-unavailable`` or ``option-invalid``.
+            ConfigError: ``option-unknown``, ``option-not-needed`` or ``option-invalid``.
         """
         from zephon.engine.options import Options
 

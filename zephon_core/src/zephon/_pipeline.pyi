@@ -33,10 +33,10 @@ class Pipeline(PipelineBase, metaclass=_OperatorsAsMethods):
         on_error: Any = ...,
         block_rows: int | None = ...,
         isolate: bool = ...,
+        io_options: Any = ...,
         world_size: int | None = ...,
         global_rank: int | None = ...,
         mtp_mode: bool = ...,
-        io_options: Any = ...,
     ) -> Self:
         """The settings of a pipeline. Only ``canonical_replicas`` is a data setting.
 
@@ -57,6 +57,8 @@ class Pipeline(PipelineBase, metaclass=_OperatorsAsMethods):
             block_rows: fixed number of rows per block instead of an adaptive one; changes no result.
             isolate: run the whole engine in a process of its own, so that it takes nothing from the training process's
                 threads; finished microbatches come through shared memory.
+            io_options: ``{"cache": {"directory": ..., "limit": ...}}`` keeps whole shards of remote storage on a local
+                disk, which processes and runs may share.
         """
 
     def batch(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zephon.engine.options import NOT_HERE_YET, NOT_NEEDED, ErrorPolicy, Options, default_memory_limit, parse_bytes
+from zephon.engine.options import NOT_NEEDED, ErrorPolicy, Options, default_memory_limit, parse_bytes
 from zephon.errors import ConfigError
 from zephon.spec import data_fields
 
@@ -37,12 +37,15 @@ def test_published_options_that_nothing_needs_say_why(name):
     assert caught.value.found == NOT_NEEDED[name]
 
 
-@pytest.mark.parametrize("name", sorted(NOT_HERE_YET))
-def test_what_this_version_lacks_is_refused_unless_it_is_off(name):
-    assert Options().changed({name: False}) == Options()
+@pytest.mark.parametrize(
+    "value",
+    [True, {"caches": {}}, {"cache": {}}, {"cache": {"directory": "x"}}, {"cache": {"directory": "x", "limit": None}}],
+)
+def test_io_options_name_directory_and_limit_of_the_cache_or_say_how(value):
+    assert Options().changed({"io_options": None}) == Options().changed({"io_options": {}}) == Options()
     with pytest.raises(ConfigError) as caught:
-        Options().changed({name: True})
-    assert caught.value.code == "option-unavailable"
+        Options().changed({"io_options": value})
+    assert caught.value.code == "option-invalid"
 
 
 @pytest.mark.parametrize(

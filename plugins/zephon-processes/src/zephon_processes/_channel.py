@@ -6,13 +6,19 @@ import pickle
 import select
 import socket
 import struct
+import weakref
 from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
 
 from zephon.errors import PeerGoneError
 from zephon_processes._segments import Outbox, Segment
-from zephon_processes._wire import INLINE, packed, unpacked, with_envelope
+from zephon_processes._wire import INLINE, owned, packed, unpacked, with_envelope
 
 Gone = PeerGoneError
+#: Payload of so many bytes is used where it lies. Less is copied: a segment is larger, and one row would keep it all.
+LARGE: Final = 1 << 20
 _HEAD: Final = struct.Struct("<QB")  # bytes that follow, number of descriptors that come along
 
 
@@ -20,7 +26,7 @@ class Channel:
     """One end of a line. Not thread-safe: one thread sends, one receives, and they are the same.
 
     A message is a kind (a short text) and an object. The payload of the object lies in a segment of the sender until
-    the receiver has copied it out, which it says with its next message.
+    the receiver has copied it out, or nothing refers to it there any more, which it says with its next message.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -64,7 +70,7 @@ class Channel:
             message.write(memoryview(own))
             inline = bytes(own)
         where = None if segment is None else (segment.number, segment.size)
-        read, self._read = self._read, []
+        read = [self._read.pop() for _ in range(len(self._read))]  # more may come from any thread meanwhile
         fields = (kind, message.envelope, message.places, message.streams, message.size, where, inline, read, given_up)
         body = pickle.dumps(fields, protocol=5)
         try:
@@ -109,14 +115,23 @@ class Channel:
         for number in given_up:
             self._inbox.pop(number).close()
         if where is None:
-            return kind, unpacked(envelope, places, streams, memoryview(inline))
+            return kind, unpacked(envelope, places, streams, pa.py_buffer(inline))
         number, total = where
         if descriptors:
             self._inbox[number] = Segment(number, descriptors[0], total, keep=False)
         segment = self._inbox[number]
-        self._read.append(number)
+        if length >= max(LARGE, total // 2):
+            return kind, unpacked(envelope, places, streams, self._lent(segment, length))
         with memoryview(segment.memory) as memory, memory[:length] as part:
-            return kind, unpacked(envelope, places, streams, part)
+            own = owned(part)
+        self._read.append(number)
+        return kind, unpacked(envelope, places, streams, own)
+
+    def _lent(self, segment: Segment, length: int) -> pa.Buffer:
+        """The payload where it lies; its segment counts as read when nobody refers to it any more."""
+        view = np.frombuffer(segment.memory, dtype=np.uint8, count=length)
+        weakref.finalize(view, self._read.append, segment.number).atexit = False
+        return pa.py_buffer(view)
 
     def close(self) -> None:
         """Close this end."""

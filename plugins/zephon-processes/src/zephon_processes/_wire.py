@@ -2,7 +2,7 @@
 
 Record batches are never pickled: where an object refers to one, the envelope holds its place in a segment of shared
 memory, and the batch is written there in the Arrow IPC stream format. Large numpy arrays lie there too (pickle protocol
-5, PEP 574). What is received owns its memory: it is copied out of the segment once, as a whole.
+5, PEP 574). What is read refers to the buffer it is read from.
 """
 
 from __future__ import annotations
@@ -81,11 +81,16 @@ def with_envelope(message: Message) -> Message:
     return Message(b"", [*message.places, (start, stop)], message.streams, write, stop)
 
 
-def unpacked(envelope: bytes, places: Sequence[tuple[int, int]], streams: Sequence[int], payload: memoryview) -> Any:
-    """The object again, owning its memory."""
+def owned(payload: memoryview) -> pa.Buffer:
+    """A copy in memory of its own."""
     own = pa.allocate_buffer(len(payload))
     _copy(payload, own)
-    found = [own.slice(start, stop - start) for start, stop in places]
+    return own
+
+
+def unpacked(envelope: bytes, places: Sequence[tuple[int, int]], streams: Sequence[int], payload: pa.Buffer) -> Any:
+    """The object again; its data stays in the payload's memory."""
+    found = [payload.slice(start, stop - start) for start, stop in places]
     if not envelope:
         envelope = found.pop().to_pybytes()
     reader = _Reader(io.BytesIO(envelope), buffers=found[len(streams) :])

@@ -94,7 +94,7 @@ class ReportsWorkers(Protocol):
 class Line(Protocol):
     """One end of a line between two processes. Used by one thread at a time.
 
-    What arrives is a copy that owns its memory; record batches cross as Arrow IPC.
+    What arrives stays as it is for as long as anything refers to it; record batches cross as Arrow IPC.
     """
 
     def send(self, kind: str, obj: Any = None) -> None:

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "demo": "real text through a run that is killed and resumed on other numbers of groups",
     "plugins": "what is installed, and whether it works",
     "index": "build or check the index of a dataset",
+    "cache": "what a shard cache holds; make it smaller; check it",
     "inspect": "show rows of a dataset or batches of a recipe",
     "explain": "the compiled plan of a recipe",
     "verify": "run a recipe under several topologies, runners and restarts and compare every round",

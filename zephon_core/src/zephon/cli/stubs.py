@@ -22,7 +22,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import attrs
 
 from zephon._builder import PipelineBase
-from zephon.engine.options import ALIASES, NOT_HERE_YET, Options
+from zephon.engine.options import ALIASES, Options
 from zephon.errors import ConfigError, PluginError
 from zephon.plugins import registry
 from zephon.plugins.known import KNOWN
@@ -114,7 +114,6 @@ def _options(types_: _Types) -> str:
     lines = ["self,", "*,"]
     names = {field.name: annotations[field.name] for field in attrs.fields(Options)}
     names |= {alias: annotations[name] for alias, name in ALIASES.items()}
-    names |= dict.fromkeys(NOT_HERE_YET, Any)
     lines += [f"{name}: {types_.text(hint)} = ..." for name, hint in names.items()]
     return "\n".join(line if line.endswith(",") else f"{line}," for line in lines)
 

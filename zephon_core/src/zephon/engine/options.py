@@ -12,6 +12,7 @@ import attrs
 
 from zephon.engine.cpus import local_ranks
 from zephon.errors import ConfigError
+from zephon.io.cache import CacheSettings, cache_settings
 from zephon.spec import execution, spec_fields
 
 ALIASES: Final = {"world_size": "dp_degree", "global_rank": "dp_group_id", "mtp_mode": "isolate"}
@@ -22,11 +23,6 @@ NOT_NEEDED: Final = {
     "aggregate_dir": "ranks write their own lanes; a state is complete when all lanes are there",
     "snapshot_every": "every block boundary is a consistent cut; checkpoint() costs milliseconds at any step",
     "num_workers": "use parallelism=, which never changes the data",
-}
-
-#: Options of user-api.md whose machinery is not part of this version.
-NOT_HERE_YET: Final = {
-    "io_options": "there is no shard cache yet; leave io_options empty",
 }
 
 
@@ -92,6 +88,8 @@ class Options:
         block_rows: fixed number of rows per block instead of an adaptive one; changes no result.
         isolate: run the whole engine in a process of its own, so that it takes nothing from the training process's
             threads; finished microbatches come through shared memory.
+        io_options: ``{"cache": {"directory": ..., "limit": ...}}`` keeps whole shards of remote storage on a local
+            disk, which processes and runs may share.
     """
 
     canonical_replicas: int | None = None
@@ -108,6 +106,7 @@ class Options:
     on_error: ErrorPolicy = execution(factory=ErrorPolicy, converter=ErrorPolicy.of)
     block_rows: int | None = execution(default=None)
     isolate: bool = execution(default=False)
+    io_options: CacheSettings | None = execution(default=None, converter=lambda v: cache_settings(v, parse_bytes))
 
     def __attrs_post_init__(self) -> None:
         for name in ("canonical_replicas", "dp_degree", "max_rounds", "prefetch_batches", "block_rows"):
@@ -148,7 +147,7 @@ class Options:
         """These options with some replaced.
 
         Raises:
-            ConfigError: ``option-unknown``, ``option-not-needed``, ``option-unavailable`` or ``option-invalid``.
+            ConfigError: ``option-unknown``, ``option-not-needed`` or ``option-invalid``.
         """
         known = {f.name for f in spec_fields(Options)}
         chosen: dict[str, Any] = {}
@@ -165,16 +164,8 @@ class Options:
                     fix=f"remove {given}= from .options(...)",
                     code="option-not-needed",
                 )
-            elif given in NOT_HERE_YET:
-                if value:
-                    raise ConfigError(
-                        f"the option {given!r} is not available in this version",
-                        found=f"{given}={value!r}",
-                        fix=NOT_HERE_YET[given],
-                        code="option-unavailable",
-                    )
             else:
-                every = sorted({*known, *ALIASES, *NOT_HERE_YET})
+                every = sorted({*known, *ALIASES})
                 near = difflib.get_close_matches(given, every, n=1)
                 raise ConfigError(
                     f"there is no option {given!r}",

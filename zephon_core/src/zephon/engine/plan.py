@@ -133,7 +133,12 @@ class Plan:
         Args:
             readers: how many copies of it will share the memory: one for each worker that is a process.
         """
-        reader = BlockReader(self.datasets, self.chain.source, cache_bytes=self.memory_limit // 4 // max(1, readers))
+        reader = BlockReader(
+            self.datasets,
+            self.chain.source,
+            cache_bytes=self.memory_limit // 4 // max(1, readers),
+            shards=self.options.io_options,
+        )
         source = attrs.evolve(self.programs[0].source, reader=reader)
         return attrs.evolve(self, programs=tuple(attrs.evolve(p, source=source) for p in self.programs))
 
@@ -271,7 +276,7 @@ def _stages(
     options: Options,
     memory_limit: int,
 ) -> tuple[tuple[LaneStage, ...], tuple[StageProgram, ...]]:
-    reader = BlockReader(datasets, chain.source, cache_bytes=memory_limit // 4)
+    reader = BlockReader(datasets, chain.source, cache_bytes=memory_limit // 4, shards=options.io_options)
     source = Source(work=work, lanes=lanes, reader=reader, row_name=RowName(tuple(datasets)))
     skip = options.on_error.action != "raise"
     programs: list[StageProgram] = []

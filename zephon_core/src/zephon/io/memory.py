@@ -63,7 +63,7 @@ class MemorySource:
         """Any row can be read alone."""
         return ShardIndex(rows=int(self.rows[shard]), schema=self.schemas[self.schema_ids[shard]])
 
-    def context(self) -> StorageContext:
+    def context(self, cache: object = None) -> StorageContext:
         """A context nothing is read through."""
         return StorageContext(Storages())
 

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import attrs
 import numpy as np
@@ -20,6 +20,9 @@ from zephon.io.dataset import Dataset
 from zephon.io.pool import ReaderPool
 from zephon.io.storage import StorageContext
 from zephon.io.units import Unit, UnitCache
+
+if TYPE_CHECKING:
+    from zephon.io.cache import CacheSettings, ShardCache
 
 Rows = npt.NDArray[np.int64]
 
@@ -87,15 +90,31 @@ class BlockReader:
             dataset only these are read; those it lacks are null.
         cache_bytes: decoded units are kept up to so many bytes; a larger unit is read row by row.
         open_shards: shard readers kept open.
+        shards: keep whole shards of remote storage on a local disk.
+
+    Raises:
+        ConfigError: ``cache-unusable``.
     """
 
     def __init__(
-        self, datasets: Sequence[Dataset], schema: pa.Schema, *, cache_bytes: int = 256 << 20, open_shards: int = 64
+        self,
+        datasets: Sequence[Dataset],
+        schema: pa.Schema,
+        *,
+        cache_bytes: int = 256 << 20,
+        open_shards: int = 64,
+        shards: CacheSettings | None = None,
     ) -> None:
         self.schema = schema
         self._open_shards = open_shards
         self._datasets = tuple(datasets)
-        self._contexts: list[StorageContext] = [d._source.context() for d in self._datasets]
+        self._shard_cache: ShardCache | None = None
+        self._shards = shards
+        if shards is not None:
+            from zephon.io.cache import ShardCache
+
+            self._shard_cache = ShardCache(shards)
+        self._contexts: list[StorageContext] = [d._source.context(self._shard_cache) for d in self._datasets]
         self._open_shards = open_shards
         self._pool = ReaderPool(open_shards)
         self._cache = UnitCache(cache_bytes)
@@ -112,7 +131,7 @@ class BlockReader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process gets a reader of its own, with nothing decoded and nothing open."""
-        make = partial(BlockReader, cache_bytes=self._cache_bytes, open_shards=self._open_shards)
+        make = partial(BlockReader, cache_bytes=self._cache_bytes, open_shards=self._open_shards, shards=self._shards)
         return make, (self._datasets, self.schema)
 
     def read(self, pointers: Origins) -> pa.RecordBatch:
@@ -156,8 +175,10 @@ class BlockReader:
             self._rows_delivered += len(pointers)
         return self._assemble(pieces, inverse)
 
-    def stats(self) -> dict[str, int]:
+    def stats(self) -> dict[str, Any]:
         """Counts so far: ``rows_decoded``, ``rows_delivered``, ``units_decoded``, ``cache_hits``, ``bytes_read``.
+
+        With a shard cache, ``shard_cache`` has what it did: see :class:`zephon.io.cache.CacheCounts`.
 
         Rows decoded per row delivered stays near 1 unless lanes share units that are not kept long enough.
         """
@@ -168,6 +189,7 @@ class BlockReader:
                 "units_decoded": self._units_decoded,
                 "cache_hits": self._cache.hits,
                 "bytes_read": sum(context.bytes_read for context in self._contexts),
+                **({} if self._shard_cache is None else {"shard_cache": attrs.asdict(self._shard_cache.counts)}),
             }
 
     @property
@@ -179,6 +201,8 @@ class BlockReader:
         """Close shards, forget units, give up waiting for storage. May be called twice."""
         for context in self._contexts:
             context.close()
+        if self._shard_cache is not None:
+            self._shard_cache.close()
         self._pool.close()
         self._cache.clear()
 

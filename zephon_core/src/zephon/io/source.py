@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import numpy as np
@@ -22,6 +22,9 @@ from zephon.io.storage import StorageContext, Storages
 from zephon.io.urls import absolute, display
 from zephon.plugins import registry
 from zephon.spec import to_plain
+
+if TYPE_CHECKING:
+    from zephon.io.cache import ShardCache
 
 
 class ShardSource(Protocol):
@@ -62,7 +65,7 @@ class ShardSource(Protocol):
     def index(self, shard: int) -> ShardIndex:
         """What is known of a shard."""
 
-    def context(self) -> StorageContext:
+    def context(self, cache: ShardCache | None = None) -> StorageContext:
         """A storage context for readers; its user closes it."""
 
     def open(self, shard: int, index: ShardIndex, context: ShardContext) -> ShardReader:
@@ -204,9 +207,9 @@ class FileSource:
         except DamagedIndexError:
             return index_shard(self._job(), self.shards[shard])
 
-    def context(self) -> StorageContext:
+    def context(self, cache: ShardCache | None = None) -> StorageContext:
         """A storage context over this dataset's backends."""
-        return StorageContext(self._storages)
+        return StorageContext(self._storages, cache=cache)
 
     def open(self, shard: int, index: ShardIndex, context: ShardContext) -> ShardReader:
         """A reader of a shard."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +14,10 @@ from zephon.abc import FileInfo, LocalPath, StorageBackend
 from zephon.errors import ConfigError
 from zephon.io.retry import RetryPolicy
 from zephon.io.urls import display, scheme_of
+
+if TYPE_CHECKING:
+    from zephon.io.cache import ShardCache
+    from zephon.io.cache_files import Handle
 
 T = TypeVar("T")
 
@@ -72,10 +76,13 @@ class StorageContext:
     Args:
         storages: the backends.
         policy: how long and how often to try.
+        cache: keeps whole files of remote storage on a local disk.
     """
 
-    def __init__(self, storages: Storages, policy: RetryPolicy | None = None) -> None:
+    def __init__(self, storages: Storages, policy: RetryPolicy | None = None, cache: ShardCache | None = None) -> None:
         self._storages = storages
+        self._cache = cache
+        self._looked_up: dict[str, FileInfo] = {}
         self._policy = policy or RetryPolicy()
         self._cancel = threading.Event()
         self._lock = threading.Lock()
@@ -99,8 +106,18 @@ class StorageContext:
         return self.stat(url).size
 
     def read_ranges(self, url: str, ranges: Sequence[tuple[int, int]]) -> Sequence[pa.Buffer]:
-        """As the backend's, with retries; a short answer counts as a failure that may pass."""
+        """As the backend's, with retries; a short answer counts as a failure that may pass.
 
+        With a cache, the file is fetched as a whole when it is first read.
+        """
+        cached = self._cached(url)
+        if cached is not None:
+            if any(stop > cached.size for _, stop in ranges):
+                raise EOFError(f"{display(url)} has {cached.size} bytes")
+            return [pa.py_buffer(cached.read(start, stop)) for start, stop in ranges]
+        return self._requested(url, ranges)
+
+    def _requested(self, url: str, ranges: Sequence[tuple[int, int]]) -> Sequence[pa.Buffer]:
         def read(backend: StorageBackend) -> Sequence[pa.Buffer]:
             buffers = backend.read_ranges(url, ranges)
             if [b.size for b in buffers] != [stop - start for start, stop in ranges]:
@@ -144,17 +161,33 @@ class StorageContext:
         self._cancel.set()
 
     def _fetch(self, url: str) -> pa.Buffer:
+        cached = self._cached(url)
+        if cached is not None:
+            return pa.py_buffer(cached.read(0, cached.size))
         size = self.size(url)
-        parts = [(start, min(start + _PART_BYTES, size)) for start in range(0, size, _PART_BYTES)]
-        if len(parts) <= 1:
-            return self.read_ranges(url, [(0, size)])[0]
+        if size <= _PART_BYTES:
+            return self._requested(url, [(0, size)])[0]
         whole = pa.allocate_buffer(size)
-        view = memoryview(whole)
-        for i in range(0, len(parts), _PARTS_AT_ONCE):
-            some = parts[i : i + _PARTS_AT_ONCE]
-            for (start, stop), buffer in zip(some, self.read_ranges(url, some), strict=True):
-                view[start:stop] = memoryview(buffer)
+        view, start = memoryview(whole), 0
+        for part in self._parts(url, size):
+            view[start : start + part.size] = memoryview(part)
+            start += part.size
         return whole
+
+    def _parts(self, url: str, size: int) -> Iterator[pa.Buffer]:
+        """A whole file from its beginning, several parts at once."""
+        parts = [(start, min(start + _PART_BYTES, size)) for start in range(0, size, _PART_BYTES)]
+        for i in range(0, len(parts), _PARTS_AT_ONCE):
+            yield from self._requested(url, parts[i : i + _PARTS_AT_ONCE])
+
+    def _cached(self, url: str) -> Handle | None:
+        """The file in the cache, fetched if need be; None where there is no cache, or no need or room for one."""
+        if self._cache is None or self.local_path(url) is not None:
+            return None
+        info = self._looked_up.get(url)
+        if info is None:
+            info = self._looked_up[url] = self.stat(url)
+        return self._cache.open(info, lambda: self._parts(url, info.size), self._cancel)
 
     def _count(self, buffers: Iterable[pa.Buffer]) -> None:
         with self._lock:
