@@ -45,7 +45,7 @@ test: lint  ## check the sources, then run all tests
 test-author: $(STAMP)  ## render, build, install and check a plugin of each kind, a few minutes
 	$(BIN)/python -m pytest tests/author
 
-test-ray: $(STAMP)  ## run the tests of the Ray runner on clusters of this machine, then a minute of chaos; TEST_RAY_MINUTES
+test-ray: $(STAMP)  ## run the tests of the Ray runner on clusters of this machine and a minute of chaos, about ten minutes
 	$(BIN)/python -m pytest plugins/zephon-ray/tests
 	$(BIN)/python -m pytest -m ray tests/runners
 	$(BIN)/python tests/runners/chaos.py --runner ray --seconds 60 --every 1.5

@@ -51,10 +51,11 @@ class Lease:
             _leases -= 1
             if _leases or not _connected_here:
                 return
+            if _local is not None:
+                _leave_local_soon()
+                return
             _connected_here = False
             ray.shutdown()
-            if _local is not None:
-                _stop_local_soon()
 
 
 def connect(address: str | None, cpus: float) -> Lease:
@@ -68,23 +69,26 @@ def connect(address: str | None, cpus: float) -> Lease:
         WorkerError: ``ray-unreachable``.
     """
     global _leases, _connected_here  # noqa: PLW0603
+    wanted = math.ceil(max(cpus, cpus_of_this_machine()))
     with _lock:
+        if _idle is not None:
+            _take_up_local(address or os.environ.get("RAY_ADDRESS") or "local", wanted)
         if not ray.is_initialized():
             address = address or os.environ.get("RAY_ADDRESS") or "local"
             try:
                 with _signals_kept():
                     if address == "local":
-                        _connect_to_local(math.ceil(max(cpus, cpus_of_this_machine())))
+                        _connect_to_local(wanted)
                     else:
                         _check_that_it_answers(address)
                         ray.init(address=address)
             except (ConnectionError, OSError, RuntimeError, ValueError, AssertionError) as error:
                 with suppress(Exception):
                     ray.shutdown()
-                _stop_local()
+                _leave_local()
                 raise unreachable(None if address == "local" else address, error) from error
             _connected_here = True
-        elif not _leases:
+        elif not _leases and _local is None:
             _connected_here = False  # it is another one than ours was, which somebody else has shut down
         _leases += 1
         return Lease()
@@ -107,45 +111,58 @@ def cpus_of_this_machine() -> int:
 
 
 def _connect_to_local(cpus: int) -> None:
-    global _local, _idle  # noqa: PLW0603
-    if _idle is not None:
-        _idle.cancel()
-        _idle = None
-    if _local is not None and not _local.serves(cpus):
-        _stop_local()
-    if _local is None:
-        _local = LocalCluster(cpus)
+    global _local  # noqa: PLW0603
+    _leave_local()  # somebody has ended our connection
+    _local = LocalCluster(cpus)
     with _quiet():
         ray.init(address=_local.address, logging_level=logging.ERROR)
 
 
-def _stop_local_soon() -> None:
-    """Unless it is used again before."""
+def _leave_local_soon() -> None:
+    """Unless it is used again before. Every connection costs Ray a descriptor that it never gives back."""
     global _idle  # noqa: PLW0603
 
-    def stop() -> None:
+    def leave() -> None:
         with _lock:
             if _idle is idle:  # else it was cancelled while this thread waited for the lock
-                _stop_local()
+                _leave_local()
 
-    idle = _idle = threading.Timer(IDLE_SECONDS, stop)
+    idle = _idle = threading.Timer(IDLE_SECONDS, leave)
     idle.name = "zephon-ray-idle"
     idle.daemon = True  # the end of the interpreter does not wait for it
     idle.start()
 
 
-def _stop_local() -> None:
-    global _local, _idle  # noqa: PLW0603
+def _take_up_local(address: str, cpus: int) -> None:
+    """Go on with the one that was to be left soon, if it will do."""
+    global _idle  # noqa: PLW0603
+    assert _idle is not None
+    assert _local is not None
+    _idle.cancel()
     _idle = None
-    if _local is not None:
-        _local.stop()
-        _local = None
+    if address != "local" or not _local.serves(cpus) or not _is_connected_to_local():
+        _leave_local()
+
+
+def _leave_local() -> None:
+    """Disconnect and end it, if there is one; a connection that somebody has made meanwhile stays."""
+    global _local, _idle, _connected_here
+    if _local is None:
+        return
+    if _is_connected_to_local():
+        ray.shutdown()
+    _local.stop()
+    _local, _idle, _connected_here = None, None, False
+
+
+def _is_connected_to_local() -> bool:
+    return _local is not None and ray.is_initialized() and ray.get_runtime_context().gcs_address == _local.address
 
 
 @atexit.register  # before Ray's own, and after that of runners nobody has closed
-def _stop_local_now() -> None:
+def _leave_local_now() -> None:
     with _lock:
-        _stop_local()
+        _leave_local()
 
 
 def _check_that_it_answers(address: str) -> None:

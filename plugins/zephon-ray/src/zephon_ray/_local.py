@@ -39,7 +39,6 @@ class LocalCluster:
 
     def __init__(self, cpus: int) -> None:
         self.cpus = cpus
-        self._environment = _environment()
         command = [sys.executable, "-m", "zephon_ray._keeper", str(os.getpid()), str(cpus)]
         with tempfile.TemporaryFile() as errors:
             # In a session of its own: Ctrl-C is for this process, which then ends the cluster when it is done with it.
@@ -70,8 +69,8 @@ class LocalCluster:
         self._folder = said["folder"]
 
     def serves(self, cpus: int) -> bool:
-        """Whether a cluster started now, with so many CPUs, would be the same."""
-        return cpus <= self.cpus and self._environment == _environment() and self._keeper.poll() is None
+        """Whether it runs and has so many CPUs."""
+        return cpus <= self.cpus and self._keeper.poll() is None
 
     def stop(self) -> None:
         """End it and wait for that; doing so twice is no error."""
@@ -86,8 +85,3 @@ class LocalCluster:
             self._keeper.wait()
         if self._folder:  # where the keeper was killed
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _environment() -> dict[str, str]:
-    """What workers inherit, without the variable that Ray sets in a process that connects."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONBREAKPOINT"}
