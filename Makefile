@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 
 # The core first, the code-free root last. tests/zephon-testkit has a version of its own and is installed like the rest.
 DISTRIBUTIONS := ./zephon_core $(addprefix ./,$(sort $(wildcard plugins/zephon-*) $(wildcard tests/zephon-testkit))) ./.
-TESTS := zephon_core/tests $(sort $(wildcard plugins/zephon-*/tests)) tests
+# Those of the Ray runner start clusters, which takes minutes, and have a target of their own.
+TESTS := zephon_core/tests $(filter-out plugins/zephon-ray/tests,$(sort $(wildcard plugins/zephon-*/tests))) tests
 
 # The stamp's name is a checksum of all that decides what is installed, so neither a checkout nor a touched file makes the
 # environment again, and an interrupted installation is not taken for a finished one.
@@ -16,7 +17,7 @@ INPUTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirem
 STAMP := $(VENV)/.installed-$(shell (echo $(INPUTS); cat $(INPUTS)) | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help install editables demo test test-author lint wheels bench clean conformance chaos soak golden fuzz
+.PHONY: help install editables demo test test-author test-ray lint wheels bench clean conformance chaos soak golden fuzz
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -43,6 +44,11 @@ test: lint  ## check the sources, then run all tests
 
 test-author: $(STAMP)  ## render, build, install and check a plugin of each kind, a few minutes
 	$(BIN)/python -m pytest tests/author
+
+test-ray: $(STAMP)  ## run the tests of the Ray runner on clusters of this machine and a minute of chaos, about ten minutes
+	$(BIN)/python -m pytest plugins/zephon-ray/tests
+	$(BIN)/python -m pytest -m ray tests/runners
+	$(BIN)/python tests/runners/chaos.py --runner ray --seconds 60 --every 1.5
 
 lint: $(STAMP)  ## style, format, types and layers
 	$(BIN)/ruff check .

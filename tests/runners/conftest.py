@@ -1,12 +1,10 @@
 """Ray is asked for by name, ``pytest -m ray tests/runners``, as its cluster takes longer than all else together."""
 
 import importlib.util
-import os
-from pathlib import Path
 
 import pytest
 
-SUPPORT = Path(__file__).parents[1] / "support"
+import zephon_ray_cluster
 
 
 def pytest_configure(config):
@@ -27,22 +25,5 @@ def ray_cluster():
     """Two nodes on this machine, and this process as a driver."""
     if importlib.util.find_spec("zephon_ray") is None:
         pytest.skip("zephon-ray is not installed")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ.pop("RAY_ADDRESS", None)
-    # Nodes start workers with the environment they were started with, not with the import path of this process.
-    os.environ["PYTHONPATH"] = str(SUPPORT)
-    import ray
-    from ray.cluster_utils import Cluster
-
-    memory = 120 << 20
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 4, "object_store_memory": memory, "include_dashboard": False},
-    )
-    try:
-        cluster.add_node(num_cpus=4, object_store_memory=memory)
-        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    with zephon_ray_cluster.ray_cluster() as cluster:
         yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()

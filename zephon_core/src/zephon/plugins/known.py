@@ -43,6 +43,7 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
     "runner": {
         "inline": "zephon-core",
         "processes": "zephon-processes",
+        "ray": "zephon-ray",
         "threads": "zephon-threads",
     },
     "work_source": {
