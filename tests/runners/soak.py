@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from chaos import Killer, pipeline
+from chaos import Killer, OfProcesses, pipeline
 
 from zephon.cli.rounds import Fleet, round_digest, row_digests
 from zephon_fault_files import jsonl
@@ -68,7 +68,7 @@ def stretch(folder: Path, states: Any, chance: random.Random, calm: Iterator[str
     try:
         if states is not None:
             fleet.restore(states)
-        with suppress(Left), Killer(BETWEEN_KILLS, chance.randrange(1 << 30)):
+        with suppress(Left), Killer(OfProcesses().victims, BETWEEN_KILLS, chance.randrange(1 << 30)):
             while True:
                 found, expected = round_digest(fleet.round() or {}), next(calm)
                 assert found == expected, f"round {rounds} of a stretch with {settings} and {groups} groups differs"
