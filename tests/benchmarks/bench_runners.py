@@ -1,6 +1,6 @@
 """Where row operators run: inline, threads, processes and ``auto``, on three kinds of pipeline.
 
-    python tests/benchmarks/bench_runners.py [--rows 6000] [--rounds 5] [--parallelism 2]
+    python tests/benchmarks/bench_runners.py [--rows 6000] [--rounds 5] [--parallelism 2] [--kinds KIND ...]
 
 Real text (Python's own library sources, cut at random places) in four Parquet shards of about 2 kB rows. The heavy map
 is pure Python and holds the interpreter lock: processes must deliver at least 1.7 times the rows of one core on two.
@@ -86,9 +86,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=6000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument("--kinds", nargs="+", default=["heavy map", "light map", "expression"])
     args = parser.parse_args()
     runners = {"inline": 0, "threads": args.parallelism, "processes": args.parallelism, "auto": args.parallelism}
-    passes = {"heavy map": 4, "light map": 60, "expression": 200}
+    passes = {"heavy map": 8, "light map": 60, "expression": 200}
     seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
     rows: dict[str, int] = {}
     ended: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -96,10 +97,10 @@ def main() -> None:
         folder = Path(temporary)
         make_corpus(folder, args.rows)
         for _ in range(args.rounds):
-            for kind, count in passes.items():
+            for kind in args.kinds:
                 for runner, parallelism in runners.items():
                     begun = time.perf_counter()
-                    rows[kind], where = run(folder, kind, count, runner, parallelism)
+                    rows[kind], where = run(folder, kind, passes[kind], runner, parallelism)
                     seconds[kind, runner].append(time.perf_counter() - begun)
                     ended[kind, runner][where] += 1
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ", end="")
