@@ -17,7 +17,7 @@ INPUTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS)) constraints.txt requirem
 STAMP := $(VENV)/.installed-$(shell (echo $(INPUTS); cat $(INPUTS)) | cksum | cut -d ' ' -f 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help install editables demo test test-author test-ray lint wheels bench clean conformance chaos soak golden fuzz
+.PHONY: help install editables demo test test-author test-ray test-s3 lint wheels bench clean conformance chaos soak golden fuzz
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -49,6 +49,11 @@ test-ray: $(STAMP)  ## run the tests of the Ray runner on clusters of this machi
 	$(BIN)/python -m pytest plugins/zephon-ray/tests
 	$(BIN)/python -m pytest -m ray tests/runners
 	$(BIN)/python tests/runners/chaos.py --runner ray --seconds 60 --every 1.5
+
+test-s3: $(STAMP)  ## run the tests of zephon-obstore against an S3 server on this machine, which is installed for it
+	set -e; environment=$$(mktemp -d); $(PYTHON) -m venv $$environment; \
+	$$environment/bin/python -m pip install --quiet --requirement plugins/zephon-obstore/tests/requirements.txt; \
+	ZEPHON_MOTO_SERVER=$$environment/bin/moto_server $(BIN)/python -m pytest plugins/zephon-obstore/tests; rm -rf $$environment
 
 lint: $(STAMP)  ## style, format, types and layers
 	$(BIN)/ruff check .

@@ -27,6 +27,7 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
     "storage": {
         "fsspec": "zephon-fsspec",
         "local": "zephon-fsspec",
+        "obstore": "zephon-obstore",
     },
     "operator": {
         "batch": "zephon-ops",
