@@ -87,26 +87,29 @@ def test_k2_the_resident_set_over_100_shards_has_no_slope(tmp_path, runner):
         from zephon import Pipeline
         from zephon.io import Dataset
         from zephon.work import StaticMixtureWorkSource
-        from zephon_scripts import resident
+        from zephon_scripts import resident_without_spare
 
-        runner, data, rows = sys.argv[1], sys.argv[2], int(sys.argv[3])
-        source = StaticMixtureWorkSource([Dataset.from_path("a", data)], {"a": 1}, seed=3, stop_after_passes=3)
+        runner, data, rows, shards = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
+        source = StaticMixtureWorkSource([Dataset.from_path("a", data)], {"a": 1}, seed=3, stop_after_passes=5)
         pipeline = Pipeline(source).shuffle(64).batch(8)
         pipeline.options(runner=runner, parallelism=2, memory_limit=64 << 20, canonical_replicas=2)
         seen = 0
         for batch in pipeline:
             before, seen = seen, seen + len(batch)
-            if before // rows != seen // rows:
-                print(resident(), flush=True)
+            if before // rows != seen // rows and seen // rows // shards in (1, 4):
+                print(resident_without_spare(), flush=True)
         """,
     )
-    sizes = [int(line) for line in output(script, runner, data, rows, env=HERE, timeout=120).split()]
-    assert len(sizes) >= 3 * SHARDS - 5
-    grows = slope(sizes[SHARDS:])  # the first pass fills what there is to fill
-    # With processes, allocators take longer to settle: up to 4 % of a shard was seen now and then over two passes.
-    share = 50 if runner == "threads" else 10
-    assert grows.value < SHARD_BYTES / share, (grows, [size // MIB for size in sizes[::10]])
-    assert max(sizes) - sizes[0] < 64 * MIB + 100 * MIB
+    # What is in flight comes and goes, and allocators keep pages as they please. The least of a pass, with an allocator
+    # that can be asked to give back what it does not need, is the same to a megabyte or two.
+    env = {**HERE, "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+    sizes = [int(line) for line in output(script, runner, data, rows, SHARDS, env=env, timeout=120).split()]
+    assert len(sizes) >= 2 * SHARDS - 2
+    early, late = sizes[: len(sizes) // 2], sizes[len(sizes) // 2 :]  # passes 2 and 5: the first fills what there is
+    # With processes, allocators take longer to settle.
+    share = 50 if runner == "threads" else 20
+    assert min(late) - min(early) < 3 * SHARDS * SHARD_BYTES / share, [size // MIB for size in sizes[::10]]
+    assert max(sizes) < 64 * MIB + 300 * MIB
 
 
 def can_make_namespaces():
