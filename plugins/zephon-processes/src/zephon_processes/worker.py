@@ -6,6 +6,7 @@ must agree with, and programs; then it carries out tasks, one at a time, until i
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
@@ -36,6 +37,7 @@ def main() -> None:
     except Gone:
         os._exit(0)  # nobody is left to be told of anything
     channel.close()
+    _leave()
 
 
 class Worker:
@@ -97,6 +99,18 @@ class Worker:
                     close()
                 except Exception:  # noqa: BLE001 - the others are closed all the same
                     traceback.print_exc()
+
+
+def _leave() -> None:
+    """End without taking the interpreter apart: threads of C++ libraries that are still there then abort the process.
+
+    As the children of multiprocessing do.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # closed, or its reader has gone
+            stream.flush()
+    os._exit(0)
 
 
 def _end_at_once() -> None:
