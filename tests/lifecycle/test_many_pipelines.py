@@ -106,8 +106,8 @@ def test_k2_the_resident_set_over_100_shards_has_no_slope(tmp_path, runner):
     sizes = [int(line) for line in output(script, runner, data, rows, SHARDS, env=env, timeout=120).split()]
     assert len(sizes) >= 2 * SHARDS - 2
     early, late = sizes[: len(sizes) // 2], sizes[len(sizes) // 2 :]  # passes 2 and 5: the first fills what there is
-    # With processes, blocks become larger as the run finds its pace, and so do the segments that are kept to be used again:
-    # up to 18 MiB were seen, and none of it after some passes more.
+    # With processes, blocks become larger as the run finds its pace, and so do the segments that are kept to be used
+    # again: up to 18 MiB were seen, and none of it after some passes more.
     share = 50 if runner == "threads" else 10
     assert min(late) - min(early) < 3 * SHARDS * SHARD_BYTES / share, [size // MIB for size in sizes[::10]]
     assert max(sizes) < 64 * MIB + 300 * MIB
