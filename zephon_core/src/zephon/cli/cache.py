@@ -45,17 +45,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _prune(files: CacheFiles, limit: str) -> int:
     from zephon.engine.options import parse_bytes
-    from zephon.io.cache import victims
+    from zephon.io.cache import make_room
 
     files.sweep()
-    over = files.used() - (0 if limit == "0" else parse_bytes(limit, "--limit") or 0)
-    removed = 0
-    for entry in victims(files.entries()):
-        if over <= 0:
-            break
-        if not files.in_use(entry.key):
-            files.remove(entry.key)
-            over, removed = over - entry.size, removed + 1
+    removed, _ = make_room(files, 0 if limit == "0" else parse_bytes(limit, "--limit") or 0)
     print(f"{removed} shards removed, {files.used():,} bytes left")
     return 0
 

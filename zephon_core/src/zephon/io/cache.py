@@ -169,7 +169,10 @@ class ShardCache:
             self._files.release(key)
 
     def _fetch(self, key: str, info: FileInfo, fetch: Fetch) -> Handle | None:
-        if not self._make_room(key):
+        removed, over = make_room(self._files, self.settings.limit, besides=key)
+        with self._lock:
+            self.counts.evicted += removed
+        if over > 0:
             return None
         written = self._files.new_file()
         digest = hashlib.blake2b()
@@ -205,21 +208,6 @@ class ShardCache:
             self.counts.fetched_bytes += info.size
         return self._files.open(key, info.size)
 
-    def _make_room(self, key: str) -> bool:
-        """Remove shards until the one claimed fits; whether it does."""
-        over = self._files.used() - self.settings.limit
-        for entry in victims(self._files.entries()) if over > 0 else ():
-            if entry.key == key or self._files.in_use(entry.key):
-                continue
-            with suppress(OSError):
-                self._files.remove(entry.key)
-                over -= entry.size
-                with self._lock:
-                    self.counts.evicted += 1
-            if over <= 0:
-                break
-        return over <= 0
-
     def _do_without(self, error: OSError) -> None:
         """Go on without the cache where the disk has no room; anything else is an error."""
         if error.errno not in _NO_ROOM:
@@ -230,6 +218,28 @@ class ShardCache:
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+def make_room(files: CacheFiles, limit: int, besides: str = "") -> tuple[int, int]:
+    """Remove shards until no more than ``limit`` bytes are left; those in use stay, and those that may not be removed.
+
+    Args:
+        files: of the cache.
+        limit: bytes.
+        besides: the key of a shard that stays.
+
+    Returns:
+        How many were removed, and how many bytes are still too many; none if that is not positive.
+    """
+    removed, over = 0, files.used() - limit
+    for entry in victims(files.entries()) if over > 0 else ():
+        if over <= 0:
+            break
+        if entry.key != besides and not files.in_use(entry.key):
+            with suppress(OSError):
+                files.remove(entry.key)
+                removed, over = removed + 1, over - entry.size
+    return removed, over
 
 
 def victims(entries: Iterable[Entry]) -> list[Entry]:

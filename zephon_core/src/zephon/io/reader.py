@@ -106,7 +106,6 @@ class BlockReader:
         shards: CacheSettings | None = None,
     ) -> None:
         self.schema = schema
-        self._open_shards = open_shards
         self._datasets = tuple(datasets)
         self._shard_cache: ShardCache | None = None
         self._shards = shards
