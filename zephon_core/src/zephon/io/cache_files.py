@@ -135,15 +135,16 @@ class CacheFiles:
 
     def used(self) -> int:
         """Bytes of all objects, and of those that are being fetched."""
-        total = 0
-        for found in os.scandir(self.directory):
+        sizes: dict[str, int] = {}
+        # Claims first: one that is given up between the two looks has its shard there at the second.
+        for path in self.directory.glob("*.claim"):
+            claim = self._claim(path.stem)
+            if claim is not None:
+                sizes[path.stem] = claim["size"]
+        for path in self.directory.glob("*.shard"):
             with suppress(FileNotFoundError):
-                if found.name.endswith(".shard"):
-                    total += found.stat().st_size
-                elif found.name.endswith(".claim"):
-                    claim = self._claim(found.name.removesuffix(".claim"))
-                    total += claim["size"] if claim is not None else 0
-        return total
+                sizes[path.stem] = path.stat().st_size
+        return sum(sizes.values())
 
     def in_use(self, key: str) -> bool:
         """Whether somebody has the content open, as far as locks tell."""
